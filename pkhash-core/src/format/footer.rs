@@ -1,0 +1,338 @@
+//! The footer: the directory, and the tail that says what the table is.
+
+use super::directory::{self, Directory};
+use super::{
+    DIRECTORY_ENTRY_LEN, Fields, HEAD_LEN, MAX_KEY_LEN, TAIL_LEN, TAIL_MAGIC, VERSION, bytes_at,
+    checksum,
+};
+use crate::error::{Error, Result};
+use crate::filter::{BITS_SET, MAX_FILTER_BITS};
+use crate::hash::{Hasher, MAX_PARTITION_BITS};
+use crate::layout::Layout;
+use crate::value::{ValueFormat, ValueKind};
+
+/// Offsets of the tail's fields, as in FORMAT.md §5.
+mod at {
+    pub(super) const VERSION: usize = 0;
+    pub(super) const LAYOUT: usize = 4;
+    pub(super) const HASH: usize = 5;
+    pub(super) const PARTITION_BITS: usize = 6;
+    pub(super) const VALUE_KIND: usize = 7;
+    pub(super) const VALUE_WIDTH: usize = 8;
+    pub(super) const FILTER_BITS: usize = 9;
+    pub(super) const FILTER_BITS_SET: usize = 10;
+    pub(super) const RESERVED_8: usize = 11;
+    pub(super) const MIN_KEY_LEN: usize = 12;
+    pub(super) const MAX_KEY_LEN: usize = 16;
+    pub(super) const RESERVED_32: usize = 20;
+    pub(super) const SEED: usize = 24;
+    pub(super) const HASH_CHECK: usize = 32;
+    pub(super) const KEYS: usize = 40;
+    pub(super) const SLOTS: usize = 48;
+    pub(super) const KEY_BYTES: usize = 56;
+    pub(super) const MAX_VALUE: usize = 64;
+    pub(super) const FILE_LEN: usize = 72;
+    pub(super) const DIRECTORY: usize = 80;
+    pub(super) const RESERVED_END: usize = 88;
+    pub(super) const CHECKSUM: usize = 112;
+    pub(super) const MAGIC: usize = 120;
+}
+
+/// The facts of a table, parsed and checked. Small and free of lifetimes: who owns the bytes keeps
+/// one beside them (see [`Table::with_footer`](crate::Table::with_footer)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The layout.
+    pub layout: Layout,
+    /// Kind and width of the values.
+    pub value: ValueFormat,
+    /// The hash and its seed.
+    pub hasher: Hasher,
+    /// The table has 2^`partition_bits` partitions.
+    pub partition_bits: u8,
+    /// Filter bits for each key; 0: no filter.
+    pub filter_bits: u8,
+    /// Length of the shortest key; 0 in an empty table.
+    pub min_key_len: u32,
+    /// Length of the longest key.
+    pub max_key_len: u32,
+    /// Number of keys.
+    pub keys: u64,
+    /// Number of slots, over all partitions.
+    pub slots: u64,
+    /// Lengths of all keys together.
+    pub key_bytes: u64,
+    /// The largest value, if the values are integers; otherwise 0.
+    pub max_value: u64,
+    /// Length of the whole table in bytes.
+    pub file_len: u64,
+    /// Offset of the directory: where the body ends.
+    pub(crate) directory_at: u64,
+}
+
+impl Footer {
+    /// Number of partitions.
+    #[must_use]
+    pub const fn partitions(&self) -> u32 {
+        1 << self.partition_bits
+    }
+
+    /// Length of directory and tail together.
+    #[must_use]
+    pub const fn footer_len(&self) -> usize {
+        footer_len(self.partition_bits)
+    }
+
+    /// Bytes of an inline record: value and key.
+    #[inline(always)]
+    pub(crate) const fn inline_record_width(&self) -> u32 {
+        self.value.width() as u32 + self.max_key_len
+    }
+
+    /// Parses and checks the footer of a table of `file_len` bytes. `end` holds the table's last
+    /// bytes: all of the footer, or the whole table. O(partitions).
+    ///
+    /// # Errors
+    /// See FORMAT.md §6 for what is refused. [`Error::TooShort`] with `expected` ≤ `file_len` says
+    /// how many bytes of the end are needed, to a reader who does not hold the whole table: the tail
+    /// first ([`TAIL_LEN`]), then all of the footer.
+    pub fn parse(end: &[u8], file_len: u64) -> Result<Self> {
+        let too_short = |expected: u64| Error::TooShort { found: end.len() as u64, expected };
+        let least = (HEAD_LEN + TAIL_LEN) as u64;
+        if file_len < least {
+            return Err(Error::TooShort { found: file_len, expected: least });
+        }
+        if end.len() as u64 > file_len {
+            return Err(Error::WrongLength { expected: file_len, found: end.len() as u64 });
+        }
+        let tail: &[u8; TAIL_LEN] = end.last_chunk().ok_or(too_short(TAIL_LEN as u64))?;
+        let tail_at = file_len - TAIL_LEN as u64;
+        let offset = |field: usize| tail_at + field as u64;
+
+        let magic = *bytes_at::<8>(tail, at::MAGIC).unwrap_or(&[0; 8]);
+        if magic != TAIL_MAGIC {
+            return Err(Error::BadMagic {
+                offset: offset(at::MAGIC),
+                expected: TAIL_MAGIC,
+                found: magic,
+            });
+        }
+        let fields = Fields::new(tail);
+        let version = fields.u32(at::VERSION);
+        if version != VERSION {
+            return Err(Error::UnsupportedVersion {
+                offset: offset(at::VERSION),
+                expected: VERSION,
+                found: version,
+            });
+        }
+        let bad = |field: &'static str, at: usize, expected: u64, found: u64| Error::BadField {
+            field,
+            offset: offset(at),
+            expected,
+            found,
+        };
+        let equal = |field, at, expected: u64, found: u64| {
+            if expected == found { Ok(()) } else { Err(bad(field, at, expected, found)) }
+        };
+        let at_most = |field, at, expected: u64, found: u64| {
+            if found <= expected { Ok(()) } else { Err(bad(field, at, expected, found)) }
+        };
+
+        // The length of the footer first: it says which bytes the checksum covers.
+        let partition_bits = fields.u8(at::PARTITION_BITS);
+        at_most(
+            "partition bits",
+            at::PARTITION_BITS,
+            MAX_PARTITION_BITS.into(),
+            partition_bits.into(),
+        )?;
+        equal("file length", at::FILE_LEN, file_len, fields.u64(at::FILE_LEN))?;
+        let footer_len = footer_len(partition_bits);
+        let Some(directory_at) =
+            file_len.checked_sub(footer_len as u64).filter(|at| *at >= HEAD_LEN as u64)
+        else {
+            return Err(Error::TooShort {
+                found: file_len,
+                expected: (HEAD_LEN + footer_len) as u64,
+            });
+        };
+        equal("directory offset", at::DIRECTORY, directory_at, fields.u64(at::DIRECTORY))?;
+        let footer = end
+            .len()
+            .checked_sub(footer_len)
+            .and_then(|from| end.get(from..))
+            .ok_or(too_short(footer_len as u64))?;
+        let covered = footer.get(..footer_len - TAIL_LEN + at::CHECKSUM).unwrap_or_default();
+        let (expected, found) = (fields.u64(at::CHECKSUM), checksum(covered));
+        if expected != found {
+            return Err(Error::FooterChecksum { offset: offset(at::CHECKSUM), expected, found });
+        }
+
+        // From here on the bytes are as somebody wrote them, who need not have been our writer.
+        let layout_id = fields.u8(at::LAYOUT);
+        let layout = Layout::from_id(layout_id).ok_or(bad(
+            "layout",
+            at::LAYOUT,
+            Layout::TermOrder.id().into(),
+            layout_id.into(),
+        ))?;
+        let (hash_id, seed) = (fields.u8(at::HASH), fields.u64(at::SEED));
+        let hasher = Hasher::from_id(hash_id, seed)
+            .map_err(|known| bad("hash", at::HASH, known.into(), hash_id.into()))?;
+        equal("hash check", at::HASH_CHECK, hasher.check_value(), fields.u64(at::HASH_CHECK))?;
+        let (kind, width) = (fields.u8(at::VALUE_KIND), fields.u8(at::VALUE_WIDTH));
+        let value = match kind {
+            0 => ValueFormat::integer(width)
+                .map_err(|_| bad("value width", at::VALUE_WIDTH, 8, width.into()))?,
+            1 => ValueFormat::opaque(width)
+                .map_err(|_| bad("value width", at::VALUE_WIDTH, 64, width.into()))?,
+            _ => return Err(bad("value kind", at::VALUE_KIND, 1, kind.into())),
+        };
+        let filter_bits = fields.u8(at::FILTER_BITS);
+        at_most("filter bits", at::FILTER_BITS, MAX_FILTER_BITS.into(), filter_bits.into())?;
+        let bits_set = if filter_bits == 0 { 0 } else { BITS_SET };
+        equal(
+            "filter bits set",
+            at::FILTER_BITS_SET,
+            bits_set.into(),
+            fields.u8(at::FILTER_BITS_SET).into(),
+        )?;
+        equal("tail reserved", at::RESERVED_8, 0, fields.u8(at::RESERVED_8).into())?;
+        equal("tail reserved", at::RESERVED_32, 0, fields.u32(at::RESERVED_32).into())?;
+        for word in (at::RESERVED_END..at::CHECKSUM).step_by(8) {
+            equal("tail reserved", word, 0, fields.u64(word))?;
+        }
+
+        let keys = fields.u64(at::KEYS);
+        let (min_len, max_len) = (fields.u32(at::MIN_KEY_LEN), fields.u32(at::MAX_KEY_LEN));
+        let longest = match layout {
+            Layout::Inline => super::MAX_INLINE_KEY_LEN,
+            Layout::TermOrder => MAX_KEY_LEN,
+        };
+        at_most(
+            "longest key",
+            at::MAX_KEY_LEN,
+            if keys == 0 { 0 } else { longest.into() },
+            max_len.into(),
+        )?;
+        match layout {
+            Layout::Inline => {
+                equal("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
+            }
+            Layout::TermOrder => {
+                at_most("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
+            }
+        }
+        let key_bytes = fields.u64(at::KEY_BYTES);
+        // Both products fit: at most 2^41 keys of less than 2^31 bytes have been let through below,
+        // but the count has not been checked yet.
+        let most = keys.saturating_mul(max_len.into());
+        at_most("key bytes", at::KEY_BYTES, most, key_bytes)?;
+        let least = keys.saturating_mul(min_len.into());
+        if key_bytes < least {
+            return Err(bad("key bytes", at::KEY_BYTES, least, key_bytes));
+        }
+        let max_value = fields.u64(at::MAX_VALUE);
+        let largest = match value.kind() {
+            ValueKind::Integer if keys > 0 => u64::MAX >> (64 - 8 * u32::from(width)),
+            _ => 0,
+        };
+        at_most("largest value", at::MAX_VALUE, largest, max_value)?;
+
+        let parsed = Self {
+            layout,
+            value,
+            hasher,
+            partition_bits,
+            filter_bits,
+            min_key_len: min_len,
+            max_key_len: max_len,
+            keys,
+            slots: fields.u64(at::SLOTS),
+            key_bytes,
+            max_value,
+            file_len,
+            directory_at,
+        };
+        parsed.check_directory(&Directory::new(footer, partition_bits), &equal)?;
+        Ok(parsed)
+    }
+
+    /// The partitions lie one behind the other from head to directory, and add up to the totals.
+    fn check_directory(
+        &self,
+        directory: &Directory<'_>,
+        equal: &impl Fn(&'static str, usize, u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut begins = HEAD_LEN as u64;
+        let (mut keys, mut slots) = (0u64, 0u64);
+        let cold_at = self.directory_at + u64::from(self.partitions()) * directory::HOT_LEN as u64;
+        for p in 0..self.partitions() {
+            let entry = directory.get(p);
+            let at_hot = self.directory_at + u64::from(p) * directory::HOT_LEN as u64;
+            let at_cold = cold_at + u64::from(p) * directory::COLD_LEN as u64;
+            let end = directory::check(
+                self.layout,
+                self.filter_bits,
+                self.inline_record_width().into(),
+                &entry,
+                directory.reserved(p),
+                (at_hot, at_cold),
+                begins,
+            )?;
+            if end > self.directory_at {
+                return Err(Error::BadField {
+                    field: "partition end",
+                    offset: at_hot,
+                    expected: self.directory_at,
+                    found: end,
+                });
+            }
+            begins = end;
+            // At most 1,024 partitions of 2^31.
+            keys += u64::from(entry.keys);
+            slots += u64::from(entry.slots);
+        }
+        equal("directory offset", at::DIRECTORY, begins, self.directory_at)?;
+        equal("keys", at::KEYS, keys, self.keys)?;
+        equal("slots", at::SLOTS, slots, self.slots)
+    }
+
+    /// The tail of a table whose directory is complete.
+    pub(crate) fn encode_tail(&self, directory: &[u8]) -> [u8; TAIL_LEN] {
+        use xxhash_rust::xxh3::Xxh3Default;
+        let mut tail = [0; TAIL_LEN];
+        let mut put = |at: usize, bytes: &[u8]| tail[at..at + bytes.len()].copy_from_slice(bytes);
+        put(at::VERSION, &VERSION.to_le_bytes());
+        put(at::LAYOUT, &[self.layout.id()]);
+        put(at::HASH, &[self.hasher.id()]);
+        put(at::PARTITION_BITS, &[self.partition_bits]);
+        put(at::VALUE_KIND, &[self.value.kind_id()]);
+        put(at::VALUE_WIDTH, &[self.value.width()]);
+        put(at::FILTER_BITS, &[self.filter_bits]);
+        put(at::FILTER_BITS_SET, &[if self.filter_bits == 0 { 0 } else { BITS_SET }]);
+        put(at::MIN_KEY_LEN, &self.min_key_len.to_le_bytes());
+        put(at::MAX_KEY_LEN, &self.max_key_len.to_le_bytes());
+        put(at::SEED, &self.hasher.seed().to_le_bytes());
+        put(at::HASH_CHECK, &self.hasher.check_value().to_le_bytes());
+        put(at::KEYS, &self.keys.to_le_bytes());
+        put(at::SLOTS, &self.slots.to_le_bytes());
+        put(at::KEY_BYTES, &self.key_bytes.to_le_bytes());
+        put(at::MAX_VALUE, &self.max_value.to_le_bytes());
+        put(at::FILE_LEN, &self.file_len.to_le_bytes());
+        put(at::DIRECTORY, &self.directory_at.to_le_bytes());
+        let mut sum = Xxh3Default::new();
+        sum.update(directory);
+        sum.update(&tail[..at::CHECKSUM]);
+        let sum = sum.digest();
+        tail[at::CHECKSUM..at::MAGIC].copy_from_slice(&sum.to_le_bytes());
+        tail[at::MAGIC..].copy_from_slice(&TAIL_MAGIC);
+        tail
+    }
+}
+
+/// Length of directory and tail for so many partition bits.
+pub(crate) const fn footer_len(partition_bits: u8) -> usize {
+    (DIRECTORY_ENTRY_LEN << partition_bits) + TAIL_LEN
+}

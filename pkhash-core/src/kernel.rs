@@ -1,0 +1,104 @@
+//! What a machine contributes to a lookup: comparing a group of control bytes, and prefetching.
+
+use crate::hash::EMPTY;
+
+/// Bytes that can be read from any slot of a partition's control section: the widest group. A
+/// constant of the format (the section is padded by as much), not of a kernel.
+pub const GROUP_MAX: usize = 64;
+
+/// The slots of one group that matter to a probe. Bit i stands for the i-th slot of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Matches {
+    /// Slots whose control byte is the one that is sought.
+    pub hits: u64,
+    /// Empty slots.
+    pub empty: u64,
+}
+
+/// How to compare a group and how to prefetch; everything else of a lookup is in this crate, once.
+///
+/// A kernel decides how many slots are looked at in one step, never which or in what order: answers
+/// and files are the same with all of them. A value of a kernel type is the proof that the CPU has
+/// what the kernel needs.
+///
+/// Implementations mark both methods `#[inline(always)]`, so that they end up inside a
+/// `#[target_feature]` function which wraps a whole lookup or batch.
+pub trait Kernel: Copy {
+    /// Slots compared in one step: 1…[`GROUP_MAX`].
+    const WIDTH: u32;
+
+    /// The name shown to users: `scalar`, `avx2`, ….
+    fn name(self) -> &'static str;
+
+    /// Compares the first [`WIDTH`](Self::WIDTH) control bytes with `control` (never [`EMPTY`]) and
+    /// with [`EMPTY`]. Bits from `WIDTH` up are 0.
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches;
+
+    /// Asks for the cache line of `data` that holds the byte at `at`. A hint: does nothing for an
+    /// offset outside of `data` but what a hint may do, and never fails.
+    fn prefetch(self, data: &[u8], at: usize);
+}
+
+/// The kernel of every machine: 8 control bytes at a time as one `u64`, no prefetch.
+///
+/// It is also what the other kernels are tested against, so it stays plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Scalar;
+
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+
+/// Bit i is set where byte i of `word` is 0. Exact: no borrow runs from one byte to the next.
+#[inline(always)]
+const fn zero_bytes(word: u64) -> u64 {
+    let low7 = 0x7f * LOW_BITS;
+    let high_bits = !(((word & low7) + low7) | word | low7);
+    // Bit 8i+7 goes to bit i: 56 + i = 8i + (56 - 7i), and no two products meet.
+    (high_bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+impl Kernel for Scalar {
+    const WIDTH: u32 = 8;
+
+    fn name(self) -> &'static str {
+        "scalar"
+    }
+
+    #[inline(always)]
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = *group;
+        let word = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        const { assert!(EMPTY == 0, "an empty slot is found as a zero byte") };
+        Matches {
+            hits: zero_bytes(word ^ (u64::from(control) * LOW_BITS)),
+            empty: zero_bytes(word),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, _data: &[u8], _at: usize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalar_agrees_with_a_loop() {
+        let mut state = 1u64;
+        for round in 0..20_000u32 {
+            let mut group = [0u8; GROUP_MAX];
+            for byte in &mut group {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Few distinct values, neighbours of 0x00 and 0x80 among them: borrows would show.
+                *byte = [0x00, 0x01, 0x80, 0x81, 0xff, 0x7f, 0xfe][(state >> 33) as usize % 7];
+            }
+            let control = [0x80u8, 0x81, 0xff, 0xfe][round as usize % 4];
+            let got = Scalar.match_group(&group, control);
+            for i in 0..64 {
+                let inside = i < Scalar::WIDTH as usize;
+                assert_eq!(got.hits >> i & 1 == 1, inside && group[i] == control);
+                assert_eq!(got.empty >> i & 1 == 1, inside && group[i] == EMPTY);
+            }
+        }
+    }
+}

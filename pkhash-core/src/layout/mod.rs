@@ -1,0 +1,100 @@
+//! The layouts: one file each, behind one [`Layout`].
+//!
+//! Both layouts of this version are open-addressing tables with linear probing. Keys are placed in
+//! the order of their hashes, each into the first free slot from its home slot on. Homes rise with
+//! the hash, so slots are filled from front to back, a table lies in hash order, and the last keys
+//! are pushed into a few slots past the last home: a probe never wraps.
+
+mod inline;
+mod term_order;
+
+pub(crate) use inline::Inline;
+pub(crate) use term_order::{TermOrder, slot_word, varint_len, write_varint};
+
+use core::fmt;
+
+use crate::error::Result;
+use crate::pipeline::Probe;
+
+/// How a table's records lie and how a slot leads to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Layout {
+    /// All keys have one length, at most 31 bytes. Records lie in the slots: control byte → record.
+    Inline,
+    /// Keys of any length. A slot word points to a record among those of its partition, which lie in
+    /// term order (the order of the keys' bytes): control byte → slot word → record.
+    TermOrder,
+}
+
+impl Layout {
+    /// Every layout.
+    pub const ALL: [Self; 2] = [Self::Inline, Self::TermOrder];
+
+    /// The name that the command and messages use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::TermOrder => "term-order",
+        }
+    }
+
+    pub(crate) const fn id(self) -> u8 {
+        match self {
+            Self::Inline => 1,
+            Self::TermOrder => 2,
+        }
+    }
+
+    pub(crate) const fn from_id(id: u8) -> Option<Self> {
+        match id {
+            1 => Some(Self::Inline),
+            2 => Some(Self::TermOrder),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a layout adds to the pipeline: from a slot whose control byte matched to a value.
+pub(crate) trait Records: Copy {
+    /// Whether a slot word is read between control byte and record.
+    const SLOT_WORDS: bool;
+
+    /// Whether a key could be in the table at all.
+    fn takes(self, key: &[u8]) -> bool;
+
+    /// Bytes of this key's record, if it is there.
+    fn record_len(self, key: &[u8]) -> usize;
+
+    /// Offset in the file of a slot's record. `word` is the slot's word, where there are words.
+    /// `None`: the word cannot be that of this hash.
+    fn record_at(self, probe: &Probe, slot: u32, word: u64) -> Option<u64>;
+
+    /// The value, if `record` is the record of this key.
+    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]>;
+
+    /// Takes a record apart: value, key, and the length of the record. `bytes` begins with it.
+    /// `Err` names what is wrong.
+    fn parse(self, bytes: &[u8]) -> Result<Parsed<'_>, &'static str>;
+}
+
+/// A record taken apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Parsed<'r> {
+    pub(crate) value: &'r [u8],
+    pub(crate) key: &'r [u8],
+    pub(crate) len: usize,
+}
+
+/// Takes `n` bytes off the front.
+#[inline(always)]
+pub(crate) fn split(bytes: &[u8], n: usize) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked(n)
+}

@@ -1,0 +1,45 @@
+//! Exact primary-key lookup: *which document has this ID?*
+//!
+//! This crate is the whole of pkhash but files, threads and vector instructions: the on-disk format
+//! (see FORMAT.md), the reader, the staged lookup with its scalar kernel, and the builder. It is
+//! `no_std`, needs no allocator, and contains no `unsafe`.
+//!
+//! * [`Table`] reads a table that is in memory, from any slice at any address;
+//! * [`Lookup`] reads one that is not, by naming the bytes it needs;
+//! * [`mod@build`] writes one into the caller's buffer;
+//! * [`Kernel`] is what a machine contributes; `pkhash-simd` has kernels for vector units;
+//! * `pkhash-std` adds files, a writer with a memory budget, merging, and the `pkhash` command.
+//!
+//! # What is promised about bytes from outside
+//!
+//! [`Table::open`] accepts or refuses any bytes in O(partitions), without allocating. Whatever it
+//! accepts can be searched: no lookup panics, reads outside of the slice, or looks at more slots than
+//! the partition's probe limit. A damaged body may make answers wrong; [`Table::verify`] reads
+//! everything and finds any flipped bit.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod build;
+mod error;
+mod filter;
+pub mod format;
+mod hash;
+mod kernel;
+mod layout;
+mod pipeline;
+mod table;
+mod value;
+mod verify;
+
+pub use error::{Error, Result, Section};
+pub use filter::{DEFAULT_FILTER_BITS, MAX_FILTER_BITS};
+pub use format::directory::Partition;
+pub use format::footer::Footer;
+pub use hash::{EMPTY, Hasher, MAX_PARTITION_BITS, control, home, partition, tag};
+pub use kernel::{GROUP_MAX, Kernel, Matches, Scalar};
+pub use layout::Layout;
+pub use pipeline::{CHUNK, Lookup, Stage, Want};
+pub use table::{Iter, Range, Table};
+pub use value::{MAX_VALUE_WIDTH, Value, ValueFormat, ValueKind};

@@ -1,0 +1,175 @@
+//! Values: borrowed bytes with typed readers.
+
+use core::fmt;
+
+use crate::error::{Error, Result};
+
+/// The widest value in bytes.
+pub const MAX_VALUE_WIDTH: u8 = 64;
+
+/// How the bytes of a value are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ValueKind {
+    /// An unsigned integer of 1…8 bytes, little-endian: a doc ID, a line number, an offset.
+    Integer,
+    /// 0…64 bytes that mean something to the caller alone. No bytes at all: the table is a set.
+    Opaque,
+}
+
+/// Kind and width of a table's values. All values of a table have one width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ValueFormat {
+    kind: ValueKind,
+    width: u8,
+}
+
+impl ValueFormat {
+    /// Integers of `width` bytes, 1…8.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for any other width.
+    pub const fn integer(width: u8) -> Result<Self> {
+        if width == 0 || width > 8 {
+            return Err(Error::BadOption {
+                option: "value width",
+                expected: 8,
+                found: width as u64,
+            });
+        }
+        Ok(Self { kind: ValueKind::Integer, width })
+    }
+
+    /// Opaque bytes, 0…64.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for a greater width.
+    pub const fn opaque(width: u8) -> Result<Self> {
+        if width > MAX_VALUE_WIDTH {
+            return Err(Error::BadOption {
+                option: "value width",
+                expected: MAX_VALUE_WIDTH as u64,
+                found: width as u64,
+            });
+        }
+        Ok(Self { kind: ValueKind::Opaque, width })
+    }
+
+    /// The narrowest integers that hold `max`.
+    #[must_use]
+    pub const fn narrowest(max: u64) -> Self {
+        let bits = 64 - max.leading_zeros();
+        let width = if bits == 0 { 1 } else { bits.div_ceil(8) as u8 };
+        Self { kind: ValueKind::Integer, width }
+    }
+
+    /// The kind.
+    #[must_use]
+    pub const fn kind(self) -> ValueKind {
+        self.kind
+    }
+
+    /// The width in bytes.
+    #[must_use]
+    pub const fn width(self) -> u8 {
+        self.width
+    }
+
+    pub(crate) const fn kind_id(self) -> u8 {
+        match self.kind {
+            ValueKind::Integer => 0,
+            ValueKind::Opaque => 1,
+        }
+    }
+}
+
+/// A value found in a table: the table's own bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Value<'a>(&'a [u8]);
+
+impl<'a> Value<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, as many as the table's value width.
+    #[inline]
+    #[must_use]
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The value as a little-endian unsigned integer; `None` if it is wider than 8 bytes. A value of
+    /// no bytes is 0.
+    #[inline]
+    #[must_use]
+    pub fn as_u64(self) -> Option<u64> {
+        if self.0.len() > 8 {
+            return None;
+        }
+        let mut bytes = [0; 8];
+        bytes[..self.0.len()].copy_from_slice(self.0);
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// The doc ID: the value as an integer; of a value wider than 8 bytes its first 4 bytes, where a
+    /// versioned value (doc ID and 8-byte version) has it. `None` if it does not fit 32 bits.
+    #[inline]
+    #[must_use]
+    pub fn doc_id(self) -> Option<u32> {
+        match self.as_u64() {
+            Some(integer) => u32::try_from(integer).ok(),
+            None => self.0.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_u64() {
+            Some(integer) => write!(f, "Value({integer})"),
+            None => write!(f, "Value({:02x?})", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrowest_width_holds_the_value() {
+        for (max, width) in [
+            (0, 1),
+            (1, 1),
+            (255, 1),
+            (256, 2),
+            (65_535, 2),
+            (65_536, 3),
+            (u64::from(u32::MAX), 4),
+            (u64::from(u32::MAX) + 1, 5),
+            (u64::MAX, 8),
+        ] {
+            assert_eq!(ValueFormat::narrowest(max).width(), width, "{max}");
+        }
+    }
+
+    #[test]
+    fn typed_readers() {
+        assert_eq!(Value(&[]).as_u64(), Some(0));
+        assert_eq!(Value(&[1, 2]).doc_id(), Some(0x201));
+        assert_eq!(Value(&[0, 0, 0, 0, 1]).doc_id(), None);
+        assert_eq!(Value(&[7, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]).doc_id(), Some(7));
+        assert_eq!(Value(&[7; 9]).as_u64(), None);
+        assert!(ValueFormat::integer(0).is_err());
+        assert!(ValueFormat::integer(9).is_err());
+        assert!(ValueFormat::opaque(65).is_err());
+        assert!(ValueFormat::opaque(0).is_ok());
+    }
+}

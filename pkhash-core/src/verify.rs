@@ -1,0 +1,228 @@
+//! [`Table::verify`]: reads everything.
+
+use crate::error::{Error, Result, Section};
+use crate::filter;
+use crate::format::directory::Partition;
+use crate::format::{bytes_at, checksum};
+use crate::hash;
+use crate::layout::{Layout, Records, TermOrder, slot_word};
+use crate::table::Table;
+use crate::value::{Value, ValueKind};
+
+/// What the records of a table add up to.
+#[derive(Default)]
+struct Totals {
+    keys: u64,
+    key_bytes: u64,
+    min_key_len: u64,
+    max_key_len: u64,
+    max_value: u64,
+}
+
+fn corrupt(what: &'static str, offset: u64, expected: u64, found: u64) -> Error {
+    Error::Corrupt { what, offset, expected, found }
+}
+
+fn equal(what: &'static str, offset: u64, expected: u64, found: u64) -> Result<()> {
+    if expected == found { Ok(()) } else { Err(corrupt(what, offset, expected, found)) }
+}
+
+impl Table<'_> {
+    /// Reads every byte: compares all checksums, then checks that every key is where a lookup will
+    /// find it, that the filter admits it, that no key occurs twice, and that the counts are right.
+    /// `open` has checked head and footer. Any single flipped bit is found; so is a table that was
+    /// written wrongly and has good checksums.
+    ///
+    /// # Errors
+    /// The first fault: [`Error::SectionChecksum`] or [`Error::Corrupt`].
+    pub fn verify(&self) -> Result<()> {
+        self.verify_with(|_| {})
+    }
+
+    /// [`verify`](Self::verify), which calls `progress` with the number of each partition that is done.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub fn verify_with(&self, mut progress: impl FnMut(u32)) -> Result<()> {
+        let mut totals = Totals { min_key_len: u64::MAX, ..Totals::default() };
+        for p in 0..self.footer().partitions() {
+            let entry = self.partition(p).unwrap_or_default();
+            self.verify_checksums(p, &entry)?;
+            self.verify_slots(p, &entry, &mut totals)?;
+            if self.footer().layout == Layout::TermOrder {
+                self.verify_term_order(&entry)?;
+            }
+            progress(p);
+        }
+        if totals.keys == 0 {
+            totals.min_key_len = 0;
+        }
+        let (footer, end) = (self.footer(), self.footer().file_len);
+        equal("keys of the tail", end, totals.keys, footer.keys)?;
+        equal("key bytes of the tail", end, totals.key_bytes, footer.key_bytes)?;
+        equal("shortest key of the tail", end, totals.min_key_len, footer.min_key_len.into())?;
+        equal("longest key of the tail", end, totals.max_key_len, footer.max_key_len.into())?;
+        equal("largest value of the tail", end, totals.max_value, footer.max_value)
+    }
+
+    fn verify_checksums(&self, p: u32, entry: &Partition) -> Result<()> {
+        for (section, expected) in Section::ALL.into_iter().zip(entry.checksums) {
+            let (offset, bytes) = self.section(entry, section).unwrap_or_default();
+            let found = if bytes.is_empty() { 0 } else { checksum(bytes) };
+            if found != expected {
+                return Err(Error::SectionChecksum {
+                    section,
+                    partition: p,
+                    offset,
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Every occupied slot, against the one way in which its keys can be placed.
+    fn verify_slots(&self, p: u32, entry: &Partition, totals: &mut Totals) -> Result<()> {
+        let footer = self.footer();
+        let (mut keys, mut longest_probe, mut free) = (0u64, 0u32, 0u32);
+        let mut record_bytes = 0u64;
+        let mut previous: Option<(u64, &[u8])> = None;
+        for slot in self.slots(p, 0, p + 1) {
+            let slot = slot?;
+            let (key, at) = (slot.record.key, slot.at);
+            let hash = footer.hasher.hash(key);
+            debug_assert_eq!(slot.partition, p);
+            equal(
+                "partition of a key",
+                at,
+                p.into(),
+                hash::partition(hash, footer.partition_bits).into(),
+            )?;
+            if previous.is_some_and(|before| before >= (hash, key)) {
+                return Err(corrupt(
+                    "order of keys by hash",
+                    at,
+                    previous.map_or(0, |b| b.0),
+                    hash,
+                ));
+            }
+            previous = Some((hash, key));
+            let home = hash::home(hash, footer.partition_bits, entry.homes);
+            equal("slot of a key", at, home.max(free).into(), slot.slot.into())?;
+            free = slot.slot + 1;
+            longest_probe = longest_probe.max(free - home);
+            equal("control byte of a key", at, hash::control(hash).into(), slot.control.into())?;
+            if footer.layout == Layout::TermOrder {
+                let records = entry.offsets(footer.layout).records;
+                let word = slot_word(hash, slot.slot - home, at.wrapping_sub(records));
+                equal("slot word of a key", at, word, slot.word)?;
+            }
+            if !self.filter_admits(hash) {
+                return Err(corrupt("key that the filter does not admit", at, 1, 0));
+            }
+            keys += 1;
+            record_bytes += slot.record.len as u64;
+            let len = key.len() as u64;
+            totals.key_bytes += len;
+            totals.min_key_len = totals.min_key_len.min(len);
+            totals.max_key_len = totals.max_key_len.max(len);
+            if footer.value.kind() == ValueKind::Integer {
+                let value = Value::new(slot.record.value).as_u64().unwrap_or(0);
+                totals.max_value = totals.max_value.max(value);
+            }
+        }
+        totals.keys += keys;
+        equal("keys of a partition", entry.offset, keys, entry.keys.into())?;
+        equal(
+            "probe limit of a partition",
+            entry.offset,
+            longest_probe.into(),
+            entry.probe_limit.into(),
+        )?;
+        // All keys differ, so no record was counted twice: they must fill the section.
+        if footer.layout == Layout::TermOrder {
+            equal("record bytes of a partition", entry.offset, record_bytes, entry.record_bytes)?;
+        }
+        equal(
+            "slots of a partition",
+            entry.offset,
+            free.max(entry.homes).into(),
+            entry.slots.into(),
+        )
+    }
+
+    /// The records from front to back: as many as keys, each behind the one before, rising.
+    fn verify_term_order(&self, entry: &Partition) -> Result<()> {
+        let records = TermOrder::new(self.footer());
+        let (offset, bytes) = self.section(entry, Section::Records).unwrap_or_default();
+        let len = usize::try_from(entry.record_bytes).unwrap_or(usize::MAX);
+        let mut rest = bytes.get(..len).unwrap_or_default();
+        let mut previous: Option<&[u8]> = None;
+        let mut keys = 0u64;
+        while !rest.is_empty() {
+            let at = offset + (len - rest.len()) as u64;
+            let record = records
+                .parse(rest)
+                .map_err(|what| corrupt(what, at, entry.record_bytes, rest.len() as u64))?;
+            if previous.is_some_and(|before| before >= record.key) {
+                return Err(corrupt("term order of records", at, 1, 0));
+            }
+            previous = Some(record.key);
+            keys += 1;
+            rest = rest.get(record.len.max(1)..).unwrap_or_default();
+        }
+        equal("records of a partition", offset, entry.keys.into(), keys)
+    }
+
+    /// Probe lengths: how many slots a lookup of each key looks at, as a histogram; the last bucket
+    /// counts all that are longer. For statistics.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] as [`iter`](Self::iter).
+    pub fn probe_lengths<const N: usize>(&self) -> Result<[u64; N]> {
+        let footer = self.footer();
+        let mut histogram = [0; N];
+        for p in 0..footer.partitions() {
+            let entry = self.partition(p).unwrap_or_default();
+            for slot in self.slots(p, 0, p + 1) {
+                let slot = slot?;
+                let hash = footer.hasher.hash(slot.record.key);
+                let home = hash::home(hash, footer.partition_bits, entry.homes);
+                let length = slot.slot.wrapping_sub(home) as usize;
+                if let Some(count) = histogram.get_mut(length.min(N.saturating_sub(1))) {
+                    *count += 1;
+                }
+            }
+        }
+        Ok(histogram)
+    }
+
+    /// Share of the filter's bits that are set; `None` without a filter.
+    #[must_use]
+    pub fn filter_fill(&self) -> Option<f64> {
+        if self.footer().filter_bits == 0 {
+            return None;
+        }
+        let (mut set, mut bits) = (0u64, 0u64);
+        for p in 0..self.footer().partitions() {
+            let entry = self.partition(p).unwrap_or_default();
+            let (_, bytes) = self.section(&entry, Section::Filter).unwrap_or_default();
+            set += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+            bits += 64 * u64::from(entry.filter_words);
+        }
+        Some(if bits == 0 { 0.0 } else { set as f64 / bits as f64 })
+    }
+}
+
+/// The filter's word that a hash sets, for the builder.
+pub(crate) fn set_in_filter(filter: &mut [u8], hash: u64, words: u32) {
+    let position = filter::position(hash, words);
+    let at = position.word as usize * 8;
+    if let Some(word) = bytes_at::<8>(filter, at) {
+        let word = u64::from_le_bytes(*word) | position.mask;
+        if let Some(out) = filter.get_mut(at..at + 8) {
+            out.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
