@@ -167,6 +167,12 @@ impl<'a> Table<'a> {
         Iter(self.slots(0, 0, self.footer.partitions()))
     }
 
+    /// The records of partition `p`, in the order of their slots; none if there are not so many.
+    #[must_use]
+    pub fn iter_partition(&self, p: u32) -> Iter<'a> {
+        Iter(self.slots(p, 0, p.saturating_add(1)))
+    }
+
     /// The records whose hash lies in `first..=last`, in the order of their hashes, without reading
     /// those before. O(records in the range + one probe).
     #[must_use]

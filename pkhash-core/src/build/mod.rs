@@ -566,12 +566,12 @@ impl<'b> Assembler<'b> {
         Ok(())
     }
 
-    /// The tail, once every partition has been noted. The directory is complete then, too, and comes
-    /// before it in the file.
+    /// Facts, directory and tail, once every partition has been noted. Directory and tail come last in
+    /// the file, in this order.
     ///
     /// # Errors
     /// [`Error::BufferTooSmall`] if partitions are missing.
-    pub fn finish(self) -> Result<(&'b [u8], [u8; TAIL_LEN])> {
+    pub fn finish(self) -> Result<(Footer, &'b [u8], [u8; TAIL_LEN])> {
         let partitions = self.plan.partitions();
         if self.next != partitions {
             return Err(Error::BufferTooSmall {
@@ -597,7 +597,7 @@ impl<'b> Assembler<'b> {
             directory_at: self.at,
         };
         let tail = footer.encode_tail(self.directory);
-        Ok((self.directory, tail))
+        Ok((footer, self.directory, tail))
     }
 }
 
@@ -673,7 +673,7 @@ pub fn build<'k>(
             .get_mut(written.len(plan.layout) as usize..)
             .unwrap_or_default();
     }
-    let (_, tail) = assembler.finish()?;
+    let (_, _, tail) = assembler.finish()?;
     tail_out.copy_from_slice(&tail);
     Ok(expected)
 }

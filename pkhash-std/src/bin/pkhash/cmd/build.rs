@@ -1,0 +1,357 @@
+//! `pkhash build`
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount};
+use pkhash_std::{
+    Built, Hasher, OnDuplicate, Options, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+};
+use serde_json::json;
+
+use crate::fail::{Answer, Fail, Result};
+use crate::input::Input;
+use crate::output::{Hint, KeyArgs, Output};
+use crate::ui;
+
+/// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The file of keys; `-` is standard input.
+    input: PathBuf,
+    /// The table; `-` is standard output. It appears under its name when it is complete.
+    #[arg(long, short, value_name = "TABLE")]
+    output: PathBuf,
+
+    /// Lines are `key TAB value`, as `dump` and `get` write them.
+    #[arg(long, help_heading = "Input", conflicts_with_all = ["csv"])]
+    pairs: bool,
+    /// The input is CSV with a header line.
+    #[arg(long, help_heading = "Input", requires = "key", conflicts_with = "null")]
+    csv: bool,
+    /// The column of the keys.
+    #[arg(long, value_name = "COLUMN", help_heading = "Input", requires = "csv")]
+    key: Option<String>,
+    /// The column of the values, unsigned integers: by default the number of the record, from 0.
+    #[arg(long, value_name = "COLUMN", help_heading = "Input", requires = "csv")]
+    value: Option<String>,
+    /// What separates columns: one character, or `\t`.
+    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = parse_delimiter,
+          help_heading = "Input", requires = "csv")]
+    delimiter: u8,
+    /// Leave out empty keys. (They count as lines all the same.)
+    #[arg(long, help_heading = "Input")]
+    skip_empty: bool,
+    #[command(flatten)]
+    keys: KeyArgs,
+
+    #[command(flatten)]
+    make: ui::MakeArgs,
+    /// Store keys alone, without values.
+    #[arg(long, help_heading = "Table", conflicts_with_all = ["value_width", "value"])]
+    set: bool,
+    /// Filter bits for each key, or `none`: 10 admit 1.7 % of absent keys.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = ui::parse_filter_bits,
+          help_heading = "Table")]
+    filter_bits: u8,
+    /// The seed of the hash. Tables that are merged share one.
+    #[arg(long, default_value_t = 0, help_heading = "Table")]
+    seed: u64,
+    /// What to do with a key that occurs again.
+    #[arg(long, value_enum, default_value = "error")]
+    on_duplicate: OnDuplicateArg,
+
+    /// Memory for keys: what outgrows it goes to a temporary file.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = ui::parse_size)]
+    memory: usize,
+    /// Where temporary files go: by default beside the table.
+    #[arg(long, value_name = "FOLDER")]
+    temp_dir: Option<PathBuf>,
+    /// Print a report in JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// [`OnDuplicate`] as an argument.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum OnDuplicateArg {
+    /// Stop, and name the key and both values.
+    Error,
+    /// Keep the value that came first.
+    First,
+    /// Keep the value that came last.
+    Last,
+}
+
+impl From<OnDuplicateArg> for OnDuplicate {
+    fn from(arg: OnDuplicateArg) -> Self {
+        match arg {
+            OnDuplicateArg::Error => Self::Error,
+            OnDuplicateArg::First => Self::First,
+            OnDuplicateArg::Last => Self::Last,
+        }
+    }
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] => Ok(*byte),
+        _ => Err("expected one ASCII character, or \\t".to_owned()),
+    }
+}
+
+/// A duplicate's error says what can be done about it.
+pub(crate) fn hint_at_policy(error: pkhash_std::Error) -> Fail {
+    match error {
+        pkhash_std::Error::DuplicateKey { .. } => {
+            Fail::message(format_args!("{error} (--on-duplicate first or last keeps one of them)"))
+        }
+        error => error.into(),
+    }
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Answer> {
+        let began = Instant::now();
+        let cancel = ui::cancel_flag()?;
+        let input = Input::open(&self.input)?;
+        let make = self.make.make()?;
+        let value = if self.set {
+            ValueChoice::Fixed(ValueFormat::opaque(0).map_err(pkhash_std::Error::from)?)
+        } else {
+            make.value
+        };
+        let options = WriterOptions {
+            table: Options {
+                layout: make.layout,
+                value,
+                filter_bits: self.filter_bits,
+                hasher: Hasher::new(self.seed),
+                partition_bits: make.partition_bits,
+            },
+            memory: self.memory,
+            threads: self.make.threads,
+            temp_dir: self.temp_dir.clone(),
+            on_duplicate: self.on_duplicate.into(),
+            control: ui::control("building", cancel.clone()),
+        };
+        let to_stdout = self.output == Path::new("-");
+        let mut writer = if to_stdout {
+            TableWriter::new(options)?
+        } else {
+            TableWriter::create(&self.output, options)?
+        };
+        let reading = match input.len {
+            Some(len) => ui::bar("reading", len),
+            None => ui::counter("reading"),
+        };
+        let stop = || {
+            if cancel.load(std::sync::atomic::Ordering::Relaxed) {
+                Err(pkhash_std::Error::Cancelled.into())
+            } else {
+                Ok(())
+            }
+        };
+        if self.csv {
+            self.read_csv(input, &mut writer, &reading, stop)?;
+        } else {
+            self.read_lines(input, &mut writer, &reading, stop)?;
+        }
+        reading.finish_and_clear();
+        let read = began.elapsed();
+        let built = if to_stdout {
+            let mut out = io::stdout();
+            let built = writer.write_to(&mut out).map_err(hint_at_policy)?;
+            out.flush().map_err(Fail::output)?;
+            built
+        } else {
+            writer.publish().map_err(hint_at_policy)?
+        };
+        report(&self.output, &built, &[("read", read), ("all", began.elapsed())], self.json)?;
+        Ok(Answer::Done)
+    }
+
+    /// Adds one key; a set has no values.
+    fn add(&self, writer: &mut TableWriter, key: &[u8], value: u64) -> pkhash_std::Result<()> {
+        if self.set { writer.add_bytes(key, &[]) } else { writer.add(key, value) }
+    }
+
+    fn read_lines(
+        &self,
+        input: Input,
+        writer: &mut TableWriter,
+        reading: &indicatif::ProgressBar,
+        stop: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let by_bytes = input.len.is_some();
+        let mut lines = input.into_lines(self.keys.separator());
+        let mut buffer = Vec::new();
+        loop {
+            let Some((number, line)) = lines.next()? else { return Ok(()) };
+            let parsed = if self.pairs {
+                self.parse_pair(line, &mut buffer)
+            } else {
+                self.keys.read_line(line, &mut buffer).map(|key| (key, number - 1))
+            };
+            let added = parsed.and_then(|(key, value)| {
+                if key.is_empty() && self.skip_empty {
+                    return Ok(Ok(()));
+                }
+                match self.add(writer, key, value) {
+                    // What is wrong with the key belongs to the line, the rest to a file.
+                    Err(pkhash_std::Error::Table { path: None, source }) => Err(source.to_string()),
+                    other => Ok(other),
+                }
+            });
+            match added {
+                Ok(added) => added?,
+                Err(cause) => return Err(lines.fail(cause)),
+            }
+            if number % 65_536 == 0 {
+                reading.set_position(if by_bytes { lines.bytes } else { number });
+                stop()?;
+            }
+        }
+    }
+
+    fn parse_pair<'k>(
+        &self,
+        line: &'k [u8],
+        buffer: &'k mut Vec<u8>,
+    ) -> Result<(&'k [u8], u64), String> {
+        // Keys may hold tabs, values do not.
+        let tab = line.iter().rposition(|byte| *byte == b'\t');
+        let tab = tab.ok_or_else(|| format!("expected `key TAB value`: {}", Hint(line)))?;
+        let (key, value) = (&line[..tab], &line[tab + 1..]);
+        let key = self.keys.read(key, buffer)?;
+        if self.set && value.is_empty() {
+            return Ok((key, 0));
+        }
+        Ok((key, parse_value(value)?))
+    }
+
+    fn read_csv(
+        &self,
+        input: Input,
+        writer: &mut TableWriter,
+        reading: &indicatif::ProgressBar,
+        stop: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let (name, by_bytes) = (input.name(), input.len.is_some());
+        let fail = |error: csv::Error| Fail::message(format_args!("{name}: {error}"));
+        let mut csv = csv::ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .buffer_capacity(1 << 20)
+            .from_reader(input.into_reader());
+        let headers = csv.byte_headers().map_err(fail)?.clone();
+        let column = |wanted: &str| {
+            headers.iter().position(|header| header == wanted.as_bytes()).ok_or_else(|| {
+                let have: Vec<_> = headers.iter().map(String::from_utf8_lossy).collect();
+                Fail::message(format_args!("{name}: no column {wanted:?} among {have:?}"))
+            })
+        };
+        let key_column = column(self.key.as_deref().unwrap_or_default())?;
+        let value_column = self.value.as_deref().map(column).transpose()?;
+        let mut record = csv::ByteRecord::new();
+        let mut buffer = Vec::new();
+        for number in 0u64.. {
+            if !csv.read_byte_record(&mut record).map_err(fail)? {
+                break;
+            }
+            let line = record.position().map_or(0, csv::Position::line);
+            let fail = |cause: String| Fail::message(format_args!("{name}:{line}: {cause}"));
+            // The reader has checked that all records are as long as the header.
+            let key = record.get(key_column).unwrap_or_default();
+            let key = self.keys.read_line(key, &mut buffer).map_err(fail)?;
+            if key.is_empty() && self.skip_empty {
+                continue;
+            }
+            let value = match value_column {
+                Some(column) => {
+                    parse_value(record.get(column).unwrap_or_default()).map_err(fail)?
+                }
+                None => number,
+            };
+            match self.add(writer, key, value) {
+                Err(pkhash_std::Error::Table { path: None, source }) => {
+                    return Err(fail(source.to_string()));
+                }
+                other => other?,
+            }
+            if number % 65_536 == 0 {
+                reading.set_position(if by_bytes { csv.position().byte() } else { number });
+                stop()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value: an unsigned integer, perhaps among spaces.
+pub(crate) fn parse_value(text: &[u8]) -> Result<u64, String> {
+    std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.trim_ascii().parse().ok())
+        .ok_or_else(|| format!("expected a value (an unsigned integer): {}", Hint(text)))
+}
+
+/// What `build` and `merge` say at the end: on standard output, unless the table went there.
+pub(crate) fn report(
+    path: &Path,
+    built: &Built,
+    times: &[(&str, Duration)],
+    json: bool,
+) -> Result<()> {
+    let footer = &built.footer;
+    let per_key = footer.file_len as f64 / (footer.keys.max(1)) as f64;
+    let seconds = times.last().map_or(0.0, |(_, time)| time.as_secs_f64());
+    let to_stdout = path == Path::new("-");
+    let text = if json {
+        let times: serde_json::Map<_, _> = times
+            .iter()
+            .map(|(what, time)| ((*what).to_owned(), time.as_secs_f64().into()))
+            .collect();
+        json!({
+            "table": path.display().to_string(),
+            "keys": footer.keys,
+            "bytes": footer.file_len,
+            "bytes_per_key": per_key,
+            "layout": footer.layout.name(),
+            "partitions": footer.partitions(),
+            "value_width": footer.value.width(),
+            "filter_bits": footer.filter_bits,
+            "duplicates": built.duplicates,
+            "spilled_bytes": built.spilled,
+            "seconds": times,
+        })
+        .to_string()
+    } else {
+        let mut text = format!(
+            "{}: {} keys, {} ({per_key:.2} bytes a key), {}, {} in {seconds:.2} s",
+            path.display(),
+            HumanCount(footer.keys),
+            HumanBytes(footer.file_len),
+            footer.layout,
+            match footer.partitions() {
+                1 => "1 partition".to_owned(),
+                n => format!("{n} partitions"),
+            },
+        );
+        if built.duplicates > 0 {
+            text += &format!(", {} duplicates dropped", HumanCount(built.duplicates));
+        }
+        if built.spilled > 0 {
+            text += &format!(", {} spilled", HumanBytes(built.spilled));
+        }
+        text
+    };
+    if to_stdout {
+        eprintln!("{text}");
+        return Ok(());
+    }
+    let mut out = Output::new();
+    out.line(text)?;
+    out.flush()
+}

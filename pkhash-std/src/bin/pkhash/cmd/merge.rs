@@ -1,0 +1,140 @@
+//! `pkhash merge`
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use pkhash_std::{DELETED, DocMap, MergeInput, MergeOptions, TableFile, merge, merge_to};
+
+use super::build::{OnDuplicateArg, hint_at_policy, parse_value, report};
+use crate::fail::{Answer, Fail, Result};
+use crate::input::Input;
+use crate::ui;
+
+/// Merge tables into one. The inputs stay as they are; the output may replace one of them.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The tables: they share seed and kind of values.
+    #[arg(required = true, value_name = "TABLE")]
+    tables: Vec<PathBuf>,
+    /// The merged table; `-` is standard output.
+    #[arg(long, short, value_name = "TABLE")]
+    output: PathBuf,
+    /// New doc IDs for the tables, one map for each, in their order; `-` keeps a table's. Line i holds
+    /// the new ID of doc i, or `-` if it was deleted.
+    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append)]
+    doc_map: Vec<PathBuf>,
+    /// Number docs on: the IDs of each table begin where those of the one before ended.
+    #[arg(long, conflicts_with = "doc_map")]
+    offset: bool,
+    #[command(flatten)]
+    make: ui::MakeArgs,
+    /// Filter bits for each key, or `none`: by default as the first table has.
+    #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
+    filter_bits: Option<u8>,
+    /// What to do with a key that is in several tables.
+    #[arg(long, value_enum, default_value = "error")]
+    on_duplicate: OnDuplicateArg,
+    /// Print a report in JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    open: ui::OpenArgs,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Answer> {
+        let began = Instant::now();
+        let cancel = ui::cancel_flag()?;
+        let tables: Vec<TableFile> =
+            self.tables.iter().map(|path| self.open.open(path)).collect::<Result<_>>()?;
+        let inputs: Vec<MergeInput<'_>> = tables
+            .iter()
+            .zip(self.doc_maps(&tables)?)
+            .map(|(table, docs)| MergeInput { table, docs })
+            .collect();
+        let make = self.make.make()?;
+        let options = MergeOptions {
+            layout: make.layout,
+            value: make.value,
+            filter_bits: self.filter_bits,
+            partition_bits: make.partition_bits,
+            threads: self.make.threads,
+            on_duplicate: self.on_duplicate.into(),
+            control: ui::control("merging", cancel),
+        };
+        let built = if self.output == Path::new("-") {
+            let mut out = io::stdout();
+            let built = merge_to(&inputs, &mut out, &options);
+            out.flush().map_err(Fail::output)?;
+            built
+        } else {
+            merge(&inputs, &self.output, &options)
+        };
+        let built = built.map_err(|error| self.name_input(error))?;
+        report(&self.output, &built, &[("all", began.elapsed())], self.json)?;
+        Ok(Answer::Done)
+    }
+
+    /// An error of an input names its file.
+    fn name_input(&self, error: pkhash_std::Error) -> Fail {
+        match error {
+            pkhash_std::Error::Mismatch { input, .. } | pkhash_std::Error::DocMap { input, .. } => {
+                let path = self.tables.get(input).map(|path| path.display().to_string());
+                Fail::message(format_args!("{}: {error}", path.unwrap_or_default()))
+            }
+            error => hint_at_policy(error),
+        }
+    }
+
+    fn doc_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+        if self.offset {
+            let mut base = 0u64;
+            let mut maps = Vec::new();
+            for table in tables {
+                maps.push(DocMap::Offset(base));
+                let docs = match table.footer().keys {
+                    0 => 0,
+                    _ => table.footer().max_value.saturating_add(1),
+                };
+                base = base.saturating_add(docs);
+            }
+            return Ok(maps);
+        }
+        if self.doc_map.is_empty() {
+            return Ok(vec![DocMap::Keep; tables.len()]);
+        }
+        if self.doc_map.len() != tables.len() {
+            return Err(Fail::message(format_args!(
+                "--doc-map: expected one for each of the {} tables, found {}",
+                tables.len(),
+                self.doc_map.len()
+            )));
+        }
+        self.doc_map.iter().map(|path| read_doc_map(path)).collect()
+    }
+}
+
+fn read_doc_map(path: &Path) -> Result<DocMap> {
+    if path == Path::new("-") {
+        return Ok(DocMap::Keep);
+    }
+    let mut lines = Input::open(path)?.into_lines(b'\n');
+    let mut map = Vec::new();
+    while let Some((_, line)) = lines.next()? {
+        let new = match line {
+            b"-" => Ok(DELETED),
+            _ => parse_value(line).and_then(|new| {
+                u32::try_from(new)
+                    .ok()
+                    .filter(|new| *new != DELETED)
+                    .ok_or_else(|| format!("a doc ID is less than {DELETED}, found {new}"))
+            }),
+        };
+        match new {
+            Ok(new) => map.push(new),
+            Err(cause) => return Err(lines.fail(cause)),
+        }
+    }
+    Ok(DocMap::Map(map))
+}

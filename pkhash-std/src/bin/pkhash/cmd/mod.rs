@@ -1,0 +1,9 @@
+//! One file for each command.
+
+pub(crate) mod build;
+pub(crate) mod demo;
+pub(crate) mod dump;
+pub(crate) mod get;
+pub(crate) mod merge;
+pub(crate) mod stats;
+pub(crate) mod verify;

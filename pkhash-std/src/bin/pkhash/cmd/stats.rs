@@ -1,0 +1,219 @@
+//! `pkhash stats`
+
+use std::path::PathBuf;
+
+use indicatif::{HumanBytes, HumanCount};
+use pkhash_std::core::Section;
+use pkhash_std::{Footer, Table, TableFile, ValueKind};
+use serde_json::json;
+
+use crate::fail::{Answer, Result};
+use crate::output::Output;
+use crate::ui::OpenArgs;
+
+/// Show the facts of a table: layout, sizes, load, probe lengths, the filter's measured rate, the
+/// kernel in use.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The table.
+    table: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+/// Slots beyond the home slot that have a line of their own in the histogram.
+const HISTOGRAM: usize = 17;
+
+/// Hashes that the filter is asked for. A random hash is that of a key with a chance of keys / 2^64.
+const FILTER_PROBES: u64 = 200_000;
+
+/// What is counted and measured, beside the footer.
+struct Facts {
+    /// Section, bytes.
+    sections: Vec<(Section, u64)>,
+    /// Slots looked at for each key, less one.
+    probes: [u64; HISTOGRAM],
+    longest_probe: u32,
+    filter: Option<FilterFacts>,
+}
+
+struct FilterFacts {
+    fill: f64,
+    false_positives: f64,
+}
+
+impl Facts {
+    fn measure(table: &Table<'_>) -> pkhash_std::core::Result<Self> {
+        let footer = table.footer();
+        let partitions = || (0..footer.partitions()).filter_map(|p| table.partition(p));
+        let sections = Section::ALL
+            .into_iter()
+            .map(|section| {
+                (section, partitions().map(|p| p.section(footer.layout, section).1).sum())
+            })
+            .collect();
+        let filter = table.filter_fill().map(|fill| {
+            // SplitMix64.
+            let hash = |i: u64| {
+                let x = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                x ^ (x >> 31)
+            };
+            let admitted = (0..FILTER_PROBES).filter(|i| table.filter_admits(hash(*i))).count();
+            FilterFacts { fill, false_positives: admitted as f64 / FILTER_PROBES as f64 }
+        });
+        Ok(Self {
+            sections,
+            probes: table.probe_lengths()?,
+            longest_probe: partitions().map(|p| p.probe_limit).max().unwrap_or(0),
+            filter,
+        })
+    }
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Answer> {
+        let file = self.open.open(&self.table)?;
+        let facts = Facts::measure(&file.table()).map_err(|source| pkhash_std::Error::Table {
+            path: Some(self.table.clone()),
+            source,
+        })?;
+        let mut out = Output::new();
+        if self.json {
+            self.print_json(&file, &facts, &mut out)?;
+        } else {
+            self.print(&file, &facts, &mut out)?;
+        }
+        out.flush()?;
+        Ok(Answer::Done)
+    }
+
+    fn print(&self, file: &TableFile, facts: &Facts, out: &mut Output) -> Result<()> {
+        let footer = file.footer();
+        let keys = footer.keys.max(1) as f64;
+        out.line(self.table.display())?;
+        let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
+        line("layout", format!("{}, format version 1", footer.layout))?;
+        line("keys", format!("{} of {}", HumanCount(footer.keys), key_lengths(footer)))?;
+        line("values", values(footer))?;
+        line("partitions", HumanCount(footer.partitions().into()).to_string())?;
+        line("seed", footer.hasher.seed().to_string())?;
+        line(
+            "bytes",
+            format!(
+                "{} ({}), {:.2} a key",
+                HumanCount(footer.file_len),
+                HumanBytes(footer.file_len),
+                footer.file_len as f64 / keys
+            ),
+        )?;
+        for (section, bytes) in &facts.sections {
+            if *bytes > 0 {
+                let (bytes, each) = (HumanCount(*bytes).to_string(), *bytes as f64 / keys);
+                line("", format!("{:<13} {bytes:>15}  {each:6.2} a key", section.name()))?;
+            }
+        }
+        let load = footer.keys as f64 / footer.slots.max(1) as f64;
+        line("load", format!("{load:.3} ({} slots)", HumanCount(footer.slots)))?;
+        match &facts.filter {
+            None => line("filter", "none".to_owned())?,
+            Some(filter) => line(
+                "filter",
+                format!(
+                    "{} bits a key, {:.1} % of them set; admits {:.2} % of absent keys (measured)",
+                    footer.filter_bits,
+                    100.0 * filter.fill,
+                    100.0 * filter.false_positives
+                ),
+            )?,
+        }
+        line("kernel", file.kernel().name().to_owned())?;
+        line("probes", format!("the longest looks at {} slots", facts.longest_probe))?;
+        let all = facts.probes.iter().sum::<u64>().max(1) as f64;
+        let most = facts.probes.iter().copied().max().unwrap_or(0).max(1);
+        for (distance, count) in facts.probes.iter().enumerate() {
+            if *count == 0 {
+                continue;
+            }
+            let more = if distance + 1 == HISTOGRAM { "+" } else { " " };
+            line(
+                "",
+                format!(
+                    "{:>3}{more} {:6.2} %  {}",
+                    distance + 1,
+                    100.0 * *count as f64 / all,
+                    draw(*count, most)
+                ),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn print_json(&self, file: &TableFile, facts: &Facts, out: &mut Output) -> Result<()> {
+        let footer = file.footer();
+        let sections: serde_json::Map<_, _> = facts
+            .sections
+            .iter()
+            .map(|(section, bytes)| (section.name().replace(' ', "_"), (*bytes).into()))
+            .collect();
+        out.line(json!({
+            "table": self.table.display().to_string(),
+            "layout": footer.layout.name(),
+            "format_version": pkhash_std::core::format::VERSION,
+            "keys": footer.keys,
+            "min_key_len": footer.min_key_len,
+            "max_key_len": footer.max_key_len,
+            "key_bytes": footer.key_bytes,
+            "value_kind": match footer.value.kind() {
+                ValueKind::Integer => "integer",
+                _ => "opaque",
+            },
+            "value_width": footer.value.width(),
+            "max_value": footer.max_value,
+            "partitions": footer.partitions(),
+            "seed": footer.hasher.seed(),
+            "bytes": footer.file_len,
+            "bytes_per_key": footer.file_len as f64 / footer.keys.max(1) as f64,
+            "sections": sections,
+            "slots": footer.slots,
+            "load": footer.keys as f64 / footer.slots.max(1) as f64,
+            "filter_bits": footer.filter_bits,
+            "filter_fill": facts.filter.as_ref().map(|filter| filter.fill),
+            "filter_false_positives": facts.filter.as_ref().map(|filter| filter.false_positives),
+            "probe_lengths": facts.probes,
+            "longest_probe": facts.longest_probe,
+            "kernel": file.kernel().name(),
+        }))
+    }
+}
+
+fn key_lengths(footer: &Footer) -> String {
+    match (footer.min_key_len, footer.max_key_len) {
+        (min, max) if min == max => format!("{max} bytes"),
+        (min, max) => {
+            let mean = footer.key_bytes as f64 / footer.keys.max(1) as f64;
+            format!("{min}…{max} bytes, {mean:.1} on average")
+        }
+    }
+}
+
+fn values(footer: &Footer) -> String {
+    match (footer.value.kind(), footer.value.width()) {
+        (_, 0) => "none: a set".to_owned(),
+        (ValueKind::Integer, width) => {
+            format!("integers of {width} bytes, the largest is {}", HumanCount(footer.max_value))
+        }
+        (_, width) => format!("{width} opaque bytes"),
+    }
+}
+
+/// A bar of eighths of a character, 40 at the most.
+fn draw(count: u64, most: u64) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (count as f64 / most as f64 * 320.0).round() as usize;
+    "█".repeat(eighths / 8) + PARTS[eighths % 8]
+}

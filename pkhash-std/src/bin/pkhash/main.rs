@@ -1,0 +1,60 @@
+//! The `pkhash` command: build, search, inspect, verify and merge tables from a shell.
+//!
+//! Exit codes: 0 found or done, 1 something was not found, 2 error.
+
+mod cmd;
+mod fail;
+mod input;
+mod output;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use fail::{Answer, Fail};
+
+/// Exact primary-key lookup: an immutable hash table on disk.
+#[derive(Parser)]
+#[command(version, about, long_about = None, max_term_width = 100)]
+#[command(after_help = "\
+Exit codes: 0 found or done, 1 a key was not found, 2 error.
+PKHASH_KERNEL=scalar|avx2 chooses the kernel that looks up.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Build(cmd::build::Args),
+    Get(cmd::get::Args),
+    Stats(cmd::stats::Args),
+    Verify(cmd::verify::Args),
+    Merge(cmd::merge::Args),
+    Dump(cmd::dump::Args),
+    Demo(cmd::demo::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Build(args) => args.run(),
+        Command::Get(args) => args.run(),
+        Command::Stats(args) => args.run(),
+        Command::Verify(args) => args.run(),
+        Command::Merge(args) => args.run(),
+        Command::Dump(args) => args.run(),
+        Command::Demo(args) => args.run(),
+    };
+    match result {
+        Ok(Answer::Done) => ExitCode::SUCCESS,
+        Ok(Answer::NotFound) => ExitCode::from(1),
+        // Whoever read our output has seen enough: `pkhash dump … | head`.
+        Err(Fail::OutputClosed) => ExitCode::SUCCESS,
+        Err(fail) => {
+            eprintln!("pkhash: {fail}");
+            ExitCode::from(2)
+        }
+    }
+}

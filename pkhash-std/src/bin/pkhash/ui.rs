@@ -1,0 +1,192 @@
+//! Progress bars, Ctrl-C, sizes, and how tables are opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use pkhash_std::{Advice, Control, Kernel, Mode, OpenOptions, TableFile};
+
+use crate::fail::{Fail, Result};
+
+/// A bar on standard error, if that is a terminal: `what`, a bar, a share, the time left.
+pub(crate) fn bar(what: &'static str, all: u64) -> ProgressBar {
+    let bar = ProgressBar::new(all).with_message(what);
+    // The template is a constant; without it the bar would only look different.
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg:10} {wide_bar} {percent:>3} %  {elapsed} (eta {eta})")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// As [`bar`], for work whose end is not known: counts keys.
+pub(crate) fn counter(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what);
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg:10} {spinner} {human_pos} keys  {per_sec}  {elapsed}")
+    {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// A flag that the first Ctrl-C or SIGTERM sets, so that a build or a merge stops and clears up. The
+/// second one ends the process at once.
+pub(crate) fn cancel_flag() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let seen = flag.clone();
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .map_err(|error| Fail::message(format_args!("cannot handle Ctrl-C: {error}")))?;
+    Ok(flag)
+}
+
+/// Shows partitions being written, and stops on Ctrl-C.
+pub(crate) fn control(what: &'static str, cancel: Arc<AtomicBool>) -> Control {
+    let bar = bar(what, 0);
+    Control::default().cancelled_by(cancel).on_progress(move |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+        if done == all {
+            bar.finish_and_clear();
+        }
+    })
+}
+
+/// The kernel that `PKHASH_KERNEL` asks for, or the detected one.
+pub(crate) fn kernel() -> Result<Kernel> {
+    let Some(name) = std::env::var_os("PKHASH_KERNEL") else { return Ok(Kernel::detect()) };
+    let name = name.to_string_lossy();
+    Kernel::by_name(&name).ok_or_else(|| {
+        let here: Vec<_> = Kernel::available().map(Kernel::name).collect();
+        Fail::message(format_args!(
+            "PKHASH_KERNEL={name}: not a kernel of this machine, which has {}",
+            here.join(", ")
+        ))
+    })
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OpenMode {
+    /// Map the file: it must not be changed in place meanwhile.
+    Map,
+    /// Read it into memory.
+    Heap,
+    /// Read it into huge pages.
+    HugePages,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OpenAdvice {
+    Normal,
+    Random,
+    Sequential,
+    WillNeed,
+}
+
+/// How a table is opened.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct OpenArgs {
+    /// How the table's bytes are held.
+    #[arg(long, value_enum, default_value = "map", help_heading = "Opening")]
+    open: OpenMode,
+    /// Read all of a mapped table first.
+    #[arg(long, help_heading = "Opening")]
+    preload: bool,
+    /// What the operating system is told about accesses to a mapped table.
+    #[arg(long, value_enum, default_value = "normal", help_heading = "Opening")]
+    advice: OpenAdvice,
+}
+
+impl OpenArgs {
+    pub(crate) fn open(self, path: &Path) -> Result<TableFile> {
+        let mode = match self.open {
+            OpenMode::Map => Mode::Map,
+            OpenMode::Heap => Mode::Heap,
+            OpenMode::HugePages => Mode::HugePages,
+        };
+        let advice = match self.advice {
+            OpenAdvice::Normal => Advice::Normal,
+            OpenAdvice::Random => Advice::Random,
+            OpenAdvice::Sequential => Advice::Sequential,
+            OpenAdvice::WillNeed => Advice::WillNeed,
+        };
+        let options = OpenOptions::new().mode(mode).advice(advice).preload(self.preload);
+        Ok(options.kernel(kernel()?).open(path)?)
+    }
+}
+
+/// What a table is to be like, and how it is built: shared by `build` and `merge`.
+#[derive(clap::Args, Clone)]
+pub(crate) struct MakeArgs {
+    /// The layout: `auto` is inline for keys of one length up to 31 bytes, otherwise term-order.
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Table")]
+    layout: LayoutArg,
+    /// Bytes of each value, 1…8: by default as many as the largest value needs.
+    #[arg(long, value_name = "BYTES", help_heading = "Table")]
+    value_width: Option<u8>,
+    /// 2^N partitions: by default so many that each has at most 131,072 keys and 8 MiB.
+    #[arg(long, value_name = "N", help_heading = "Table")]
+    partition_bits: Option<u8>,
+    /// Threads that build: by default one for each core.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) threads: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LayoutArg {
+    Auto,
+    Inline,
+    TermOrder,
+}
+
+/// Layout, values and partition bits, checked.
+pub(crate) struct Make {
+    pub(crate) layout: pkhash_std::LayoutChoice,
+    pub(crate) value: pkhash_std::ValueChoice,
+    pub(crate) partition_bits: Option<u8>,
+}
+
+impl MakeArgs {
+    pub(crate) fn make(&self) -> Result<Make> {
+        use pkhash_std::{Layout, LayoutChoice, ValueChoice, ValueFormat};
+        let layout = match self.layout {
+            LayoutArg::Auto => LayoutChoice::Auto,
+            LayoutArg::Inline => LayoutChoice::Fixed(Layout::Inline),
+            LayoutArg::TermOrder => LayoutChoice::Fixed(Layout::TermOrder),
+        };
+        let value = match self.value_width {
+            None => ValueChoice::Auto,
+            Some(width) => {
+                ValueChoice::Fixed(ValueFormat::integer(width).map_err(pkhash_std::Error::from)?)
+            }
+        };
+        Ok(Make { layout, value, partition_bits: self.partition_bits })
+    }
+}
+
+/// Filter bits: a number, or `none`.
+pub(crate) fn parse_filter_bits(text: &str) -> Result<u8, String> {
+    match text {
+        "none" => Ok(0),
+        _ => match text.parse() {
+            Ok(bits @ 0..=pkhash_std::core::MAX_FILTER_BITS) => Ok(bits),
+            _ => Err(format!("expected 0…{} or none", pkhash_std::core::MAX_FILTER_BITS)),
+        },
+    }
+}
+
+/// A size such as 256MiB or 2GB.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let size: bytesize::ByteSize =
+        text.parse().map_err(|_| "expected a size such as 256MiB or 2GB".to_owned())?;
+    usize::try_from(size.as_u64()).map_err(|_| "more than this machine can address".to_owned())
+}

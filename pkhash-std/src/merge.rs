@@ -1,0 +1,330 @@
+//! Merging tables into one.
+//!
+//! Every table lies in the order of its hashes, so partition p of the output is made from one range
+//! of slots of each input. Nothing is spilled; memory holds the partitions that are being built.
+
+use std::path::Path;
+
+use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
+use pkhash_core::{Footer, Hasher, Table, Value, ValueKind};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::file::{Publication, TableFile};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
+
+/// In a [`DocMap::Map`]: the doc was deleted.
+pub const DELETED: u32 = u32::MAX;
+
+/// What becomes of an input's doc IDs. In values wider than 8 bytes the doc ID is the first 4 bytes,
+/// and the others are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DocMap {
+    /// They stay.
+    #[default]
+    Keep,
+    /// This is added to each.
+    Offset(u64),
+    /// Doc i becomes `map[i]`, or goes, if that is [`DELETED`].
+    Map(Vec<u32>),
+}
+
+/// A table to merge, and what becomes of its doc IDs.
+#[derive(Clone, Debug)]
+pub struct MergeInput<'a> {
+    /// The table.
+    pub table: &'a TableFile,
+    /// Old doc IDs to new ones.
+    pub docs: DocMap,
+}
+
+/// How tables are merged. Seed and kind of the values are those of the inputs, which share them.
+#[derive(Clone, Debug, Default)]
+pub struct MergeOptions {
+    /// The layout, as for a table that is built.
+    pub layout: pkhash_core::build::LayoutChoice,
+    /// The values; `Auto`: integers as narrow as can be, or what the inputs have, if that is not
+    /// integers.
+    pub value: ValueChoice,
+    /// Filter bits for each key; `None`: what the first input has.
+    pub filter_bits: Option<u8>,
+    /// Partition bits; `None`: by the number of keys.
+    pub partition_bits: Option<u8>,
+    /// Threads that build; 0: one for each core.
+    pub threads: usize,
+    /// What to do with a key that lives in several inputs.
+    pub on_duplicate: OnDuplicate,
+    /// Progress and cancelling.
+    pub control: Control,
+}
+
+/// Merges tables and publishes the result at `path`, which may be that of an input: the inputs stay
+/// as they are, open, until their [`TableFile`]s are dropped.
+///
+/// # Errors
+/// [`Error::Mismatch`] if the inputs' seeds or kinds of values differ; [`Error::DocMap`] for a doc ID
+/// beyond a map; [`Error::DuplicateKey`]; [`Error::Table`]; [`Error::Io`]; [`Error::Cancelled`]. The
+/// path then has what it had before, and no temporary file is left.
+pub fn merge(
+    inputs: &[MergeInput<'_>],
+    path: impl AsRef<Path>,
+    options: &MergeOptions,
+) -> Result<Built> {
+    let mut publication = Publication::begin(path)?;
+    let path = publication.path().to_owned();
+    let built = merge_into(inputs, publication.file(), &path, options)?;
+    publication.commit()?;
+    Ok(built)
+}
+
+/// Merges tables into `out`, front to back.
+///
+/// # Errors
+/// As [`merge`]. What was written to `out` is then not a table.
+pub fn merge_to(
+    inputs: &[MergeInput<'_>],
+    out: &mut (impl std::io::Write + Send),
+    options: &MergeOptions,
+) -> Result<Built> {
+    merge_into(inputs, out, Path::new("the output"), options)
+}
+
+fn merge_into(
+    inputs: &[MergeInput<'_>],
+    out: &mut (impl std::io::Write + Send),
+    path: &Path,
+    options: &MergeOptions,
+) -> Result<Built> {
+    let first = inputs.first().map(|input| *input.table.footer());
+    check_inputs(inputs)?;
+    let value = match (options.value, &first) {
+        (ValueChoice::Auto, Some(first)) if first.value.kind() != ValueKind::Integer => {
+            ValueChoice::Fixed(first.value)
+        }
+        (value, _) => value,
+    };
+    let table = Options {
+        layout: options.layout,
+        value,
+        filter_bits: options
+            .filter_bits
+            .or(first.map(|first| first.filter_bits))
+            .unwrap_or(pkhash_core::DEFAULT_FILTER_BITS),
+        hasher: first.map_or(Hasher::new(0), |first| first.hasher),
+        partition_bits: options.partition_bits,
+    };
+    let mut stats = KeyStats::default();
+    for (i, input) in inputs.iter().enumerate() {
+        stats.merge(&stats_of(i, input)?);
+    }
+    let plan = table.plan(&stats)?;
+    let builder = Builder {
+        plan,
+        on_duplicate: options.on_duplicate,
+        threads: options.threads,
+        window: usize::MAX,
+        control: &options.control,
+    };
+    let mut loader = Inputs { inputs, plan };
+    let (footer, duplicates) =
+        builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
+    Ok(Built { footer, duplicates, spilled: 0 })
+}
+
+/// What all inputs must share with the first one.
+fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
+    // The check value differs with the hash function, too.
+    type Fact = (&'static str, fn(&Footer) -> u64);
+    const SHARED: [Fact; 3] = [
+        ("seed", |footer| footer.hasher.seed()),
+        ("hash", |footer| footer.hasher.check_value()),
+        ("value width", |footer| match footer.value.kind() {
+            // Integers are widened as needed.
+            ValueKind::Integer => 8,
+            _ => 0x100 + u64::from(footer.value.width()),
+        }),
+    ];
+    let Some((first, others)) = inputs.split_first() else { return Ok(()) };
+    for (i, other) in others.iter().enumerate() {
+        for (what, fact) in SHARED {
+            let (expected, found) = (fact(first.table.footer()), fact(other.table.footer()));
+            if expected != found {
+                return Err(Error::Mismatch { what, input: i + 1, expected, found });
+            }
+        }
+    }
+    for (input, merge) in inputs.iter().enumerate() {
+        let width = merge.table.footer().value.width();
+        if merge.docs != DocMap::Keep
+            && merge.table.footer().value.kind() != ValueKind::Integer
+            && width < 4
+        {
+            return Err(Error::Mismatch {
+                what: "width of values that a doc map needs",
+                input,
+                expected: 4,
+                found: width.into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What an input adds: from its footer, unless docs are deleted or renumbered at will. Then its values
+/// are read once, so that the merged table is the same as one built from the keys that are left.
+fn stats_of(i: usize, input: &MergeInput<'_>) -> Result<KeyStats> {
+    let table = input.table.table();
+    let footer = table.footer();
+    let mut stats = KeyStats::of(footer);
+    match &input.docs {
+        DocMap::Keep => {}
+        DocMap::Offset(_) if footer.value.kind() != ValueKind::Integer => {}
+        DocMap::Offset(base) => {
+            if footer.keys > 0 {
+                stats.max_value = stats.max_value.checked_add(*base).ok_or(Error::DocMap {
+                    input: i,
+                    found: stats.max_value,
+                    expected: u64::MAX - base,
+                })?;
+            }
+        }
+        DocMap::Map(_) => {
+            let parts: Vec<KeyStats> = (0..footer.partitions())
+                .into_par_iter()
+                .map(|p| {
+                    let mut stats = KeyStats::default();
+                    for record in table.iter_partition(p) {
+                        let (key, value) = record.map_err(Error::table(input.table.path()))?;
+                        let mut mapped = [0; 64];
+                        if let Some(width) = map_value(i, input, value, &mut mapped)? {
+                            stats.add(key, if width <= 8 { &mapped[..width] } else { &[] });
+                        }
+                    }
+                    Ok(stats)
+                })
+                .collect::<Result<_>>()?;
+            stats = KeyStats::default();
+            for part in parts {
+                stats.merge(&part);
+            }
+        }
+    }
+    if footer.value.kind() != ValueKind::Integer {
+        stats.max_value = 0;
+    }
+    Ok(stats)
+}
+
+/// The new value of a record in the first bytes of `out`: 8 for integers, otherwise as many as it had.
+/// `None`: its doc was deleted.
+#[inline]
+fn map_value(
+    i: usize,
+    input: &MergeInput<'_>,
+    value: Value<'_>,
+    out: &mut [u8; 64],
+) -> Result<Option<usize>> {
+    let bytes = value.as_bytes();
+    let integer = input.table.footer().value.kind() == ValueKind::Integer;
+    out[..bytes.len()].copy_from_slice(bytes);
+    let width = if integer { 8 } else { bytes.len() };
+    out[bytes.len()..width.max(bytes.len())].fill(0);
+    // An integer, or the first 4 bytes of an opaque value: `check_inputs` saw to it.
+    let id_width = if integer { 8 } else { 4 };
+    let read = |out: &[u8; 64]| {
+        let mut wide = [0; 8];
+        wide[..id_width].copy_from_slice(&out[..id_width]);
+        u64::from_le_bytes(wide)
+    };
+    let (doc, new) = match &input.docs {
+        DocMap::Keep => return Ok(Some(width)),
+        DocMap::Offset(base) => {
+            let doc = read(out);
+            (doc, doc.checked_add(*base))
+        }
+        DocMap::Map(map) => {
+            let doc = read(out);
+            let new = usize::try_from(doc).ok().and_then(|doc| map.get(doc));
+            if new == Some(&DELETED) {
+                return Ok(None);
+            }
+            (doc, new.map(|new| u64::from(*new)))
+        }
+    };
+    let error = || Error::DocMap {
+        input: i,
+        found: doc,
+        expected: match &input.docs {
+            DocMap::Map(map) => map.len() as u64,
+            DocMap::Offset(base) if integer => u64::MAX - base,
+            _ => u64::from(u32::MAX),
+        },
+    };
+    let new = new.filter(|new| integer || u32::try_from(*new).is_ok()).ok_or_else(error)?;
+    out[..id_width].copy_from_slice(&new.to_le_bytes()[..id_width]);
+    Ok(Some(width))
+}
+
+/// Names ranges of the inputs.
+struct Inputs<'m, 'a> {
+    inputs: &'m [MergeInput<'a>],
+    plan: Plan,
+}
+
+impl<'m> Loader for Inputs<'m, '_> {
+    type Part = MergedPart<'m>;
+
+    fn load(&mut self, p: u32) -> Result<MergedPart<'m>> {
+        let bits = u32::from(self.plan.partition_bits());
+        // Two shifts, since one by 64 is not defined.
+        let first = (u64::from(p) << 1) << (63 - bits);
+        let last = first | (u64::MAX >> bits);
+        Ok(MergedPart {
+            inputs: self.inputs.iter().map(|i| (i.table.table(), i)).collect(),
+            range: (first, last),
+            keys: Vec::new(),
+            values: Vec::new(),
+            value_width: 0,
+        })
+    }
+}
+
+/// What the inputs hold of one partition.
+struct MergedPart<'m> {
+    inputs: Vec<(Table<'m>, &'m MergeInput<'m>)>,
+    range: (u64, u64),
+    keys: Vec<(u64, &'m [u8])>,
+    /// The new values, one behind the other.
+    values: Vec<u8>,
+    value_width: usize,
+}
+
+impl Part for MergedPart<'_> {
+    fn prepare(&mut self) -> Result<()> {
+        let mut new = [0; 64];
+        for (i, (table, input)) in self.inputs.iter().enumerate() {
+            for record in table.range(self.range.0, self.range.1) {
+                let (hash, key, value) = record.map_err(Error::table(input.table.path()))?;
+                if let Some(width) = map_value(i, input, value, &mut new)? {
+                    self.keys.push((hash, key));
+                    self.values.extend_from_slice(&new[..width]);
+                    self.value_width = width;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let width = self.value_width;
+        self.keys
+            .iter()
+            .enumerate()
+            .map(|(i, &(hash, key))| Entry {
+                hash,
+                key,
+                value: &self.values[i * width..(i + 1) * width],
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,518 @@
+//! Building a table from a stream of keys, within a memory budget.
+//!
+//! Keys are collected in 1,024 buckets by the top bits of their hash. If they outgrow the budget, all
+//! buckets are appended to a temporary file, bucket by bucket, and emptied: a run. Any partition of
+//! the table to come is a range of buckets, whatever the number of partitions turns out to be, so it
+//! is read back with one read for each run, and built alone.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
+use pkhash_core::{MAX_PARTITION_BITS, ValueKind};
+
+use crate::error::{Error, Result};
+use crate::file::Publication;
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
+
+/// Buckets: as many as there can be partitions.
+const BUCKETS: usize = 1 << MAX_PARTITION_BITS;
+
+/// The least memory budget: below, the buckets would be too small to be written one by one.
+pub const MIN_MEMORY: usize = 8 << 20;
+
+/// The memory budget unless the caller gives one.
+pub const DEFAULT_MEMORY: usize = 1 << 30;
+
+/// How a table is written.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Layout, values, filter, seed and partitions.
+    pub table: Options,
+    /// Bytes that collected keys and partitions under construction may take together; what the
+    /// process needs besides is a few MB. At least [`MIN_MEMORY`]. The partition that is being built
+    /// must fit: with more than 2^17 × 1,024 keys or 8 GiB of keys, partitions grow.
+    pub memory: usize,
+    /// Threads that build; 0: one for each core. The table does not depend on it.
+    pub threads: usize,
+    /// Where keys go that outgrow the budget; `None`: the folder of the table, or the system's folder
+    /// for temporary files if the table is not published. The file has no name there and vanishes
+    /// with the process, however it ends.
+    pub temp_dir: Option<PathBuf>,
+    /// What to do with a key that is added again.
+    pub on_duplicate: OnDuplicate,
+    /// Progress and cancelling.
+    pub control: Control,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self {
+            table: Options::default(),
+            memory: DEFAULT_MEMORY,
+            threads: 0,
+            temp_dir: None,
+            on_duplicate: OnDuplicate::Error,
+            control: Control::default(),
+        }
+    }
+}
+
+/// Collects keys and builds a table of them.
+///
+/// ```
+/// use pkhash_std::{TableFile, TableWriter, WriterOptions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("orders.pkh");
+/// let mut writer = TableWriter::create(&path, WriterOptions::default())?;
+/// for (doc, key) in ["order-17", "order-4", "order-256"].iter().enumerate() {
+///     writer.add(key.as_bytes(), doc as u64)?;
+/// }
+/// writer.publish()?;
+///
+/// let table = TableFile::open(&path)?;
+/// assert_eq!(table.get(b"order-4")?.and_then(|value| value.doc_id()), Some(1));
+/// assert_eq!(table.get(b"order-5")?, None);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct TableWriter {
+    options: WriterOptions,
+    publication: Option<Publication>,
+    stats: KeyStats,
+    buckets: Buckets,
+    spill: Option<Spill>,
+    /// Bytes of each value while it is collected.
+    value_width: usize,
+    /// Values are integers.
+    integers: bool,
+}
+
+impl TableWriter {
+    /// A writer whose table will be published at `path`. Creates the temporary file at once, so that
+    /// a folder that cannot be written to is found before the work.
+    ///
+    /// # Errors
+    /// As [`Publication::begin`]; [`Error::Table`] for options out of range.
+    pub fn create(path: impl AsRef<Path>, options: WriterOptions) -> Result<Self> {
+        let publication = Publication::begin(path)?;
+        let mut writer = Self::new(options)?;
+        writer.options.temp_dir.get_or_insert_with(|| publication.folder().to_owned());
+        writer.publication = Some(publication);
+        Ok(writer)
+    }
+
+    /// A writer whose table will go to [`write_to`](Self::write_to).
+    ///
+    /// # Errors
+    /// [`Error::Table`] for options out of range.
+    pub fn new(options: WriterOptions) -> Result<Self> {
+        // What does not depend on the keys is refused now.
+        options.table.plan(&KeyStats::default())?;
+        if options.memory < MIN_MEMORY {
+            return Err(pkhash_core::Error::BufferTooSmall {
+                what: "memory budget",
+                expected: MIN_MEMORY,
+                found: options.memory,
+            }
+            .into());
+        }
+        let (value_width, integers) = match options.table.value {
+            ValueChoice::Auto => (8, true),
+            ValueChoice::Fixed(value) => (value.width().into(), value.kind() == ValueKind::Integer),
+        };
+        Ok(Self {
+            buckets: Buckets::new(collected_memory(options.memory)),
+            options,
+            publication: None,
+            stats: KeyStats::default(),
+            spill: None,
+            value_width,
+            integers,
+        })
+    }
+
+    /// Adds a key with an integer value.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if the value does not fit the width that was asked for, or the key is too
+    /// long; [`Error::Io`] if keys had to be spilled and could not; [`Error::Cancelled`].
+    #[inline]
+    pub fn add(&mut self, key: &[u8], value: u64) -> Result<()> {
+        let bytes = value.to_le_bytes();
+        let (kept, rest) = bytes.split_at(self.value_width.min(8));
+        if !self.integers || rest.iter().any(|byte| *byte != 0) {
+            let needed = pkhash_core::ValueFormat::narrowest(value).width();
+            return Err(self.wrong_width(if self.integers { needed.into() } else { 8 }));
+        }
+        self.push(key, kept)
+    }
+
+    /// Adds a key with a value of the fixed width that the options ask for; `&[]` for a set.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    #[inline]
+    pub fn add_bytes(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if value.len() != self.value_width || matches!(self.options.table.value, ValueChoice::Auto)
+        {
+            return Err(self.wrong_width(value.len()));
+        }
+        self.push(key, value)
+    }
+
+    fn wrong_width(&self, found: usize) -> Error {
+        let expected = self.value_width as u32;
+        let found = u32::try_from(found).unwrap_or(u32::MAX);
+        pkhash_core::Error::ValueWidth { expected, found }.into()
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if key.len() > pkhash_core::format::MAX_KEY_LEN as usize {
+            return Err(pkhash_core::Error::KeyLength {
+                expected: pkhash_core::format::MAX_KEY_LEN.into(),
+                found: key.len() as u64,
+            }
+            .into());
+        }
+        let hash = self.options.table.hasher.hash(key);
+        let encoded = Encoded { hash, value, key };
+        if !self.buckets.push(&encoded) {
+            self.options.control.check()?;
+            self.spill_all()?;
+            self.buckets.push_anyway(&encoded);
+        }
+        self.stats.add(key, if self.integers { value } else { &[] });
+        Ok(())
+    }
+
+    /// Number of keys added so far.
+    #[must_use]
+    pub const fn keys(&self) -> u64 {
+        self.stats.keys
+    }
+
+    fn spill_all(&mut self) -> Result<()> {
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            none => none.insert(Spill::create(self.options.temp_dir.as_deref())?),
+        };
+        spill.append(&mut self.buckets)
+    }
+
+    /// Builds the table and publishes it at the path that [`create`](Self::create) was given.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateKey`] unless a policy was chosen; [`Error::Table`] if the keys do not fit
+    /// what was asked for; [`Error::Io`]; [`Error::Cancelled`]. The path then has what it had before,
+    /// and no temporary file is left.
+    ///
+    /// # Panics
+    /// If the writer was made by [`new`](Self::new), without a path.
+    pub fn publish(mut self) -> Result<Built> {
+        let mut publication = self.publication.take().expect("a writer made by `create`");
+        let path = publication.path().to_owned();
+        let built = self.build(publication.file(), &path)?;
+        publication.commit()?;
+        Ok(built)
+    }
+
+    /// Builds the table into `out`, front to back: a pipe, a socket, a buffer.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish). What was written to `out` is then not a table.
+    pub fn write_to(self, out: &mut (impl Write + Send)) -> Result<Built> {
+        self.build(out, Path::new("the output"))
+    }
+
+    fn build(self, out: &mut (impl Write + Send), path: &Path) -> Result<Built> {
+        let Self { options, stats, buckets, spill, value_width, .. } = self;
+        let plan = options.table.plan(&stats)?;
+        let spilled = spill.as_ref().map_or(0, |spill| spill.len);
+        let per_partition = (stats.keys >> plan.partition_bits())
+            .saturating_mul((value_width + ENTRY_OVERHEAD) as u64)
+            .saturating_add((stats.key_bytes >> plan.partition_bits()).saturating_mul(3));
+        // What is left beside the buckets; each partition of a window is there up to three times:
+        // written, built and loaded.
+        let left = (options.memory - collected_memory(options.memory)) as u64;
+        let builder = Builder {
+            plan,
+            on_duplicate: options.on_duplicate,
+            threads: options.threads,
+            window: usize::try_from(left / per_partition.max(1)).unwrap_or(usize::MAX),
+            control: &options.control,
+        };
+        let mut loader = Collected { buckets, spill, plan, value_width };
+        let (footer, duplicates) =
+            builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
+        Ok(Built { footer, duplicates, spilled })
+    }
+}
+
+/// Bytes that a key takes while its partition is built, beside three times its own: encoded, two
+/// entries for sorting, a term slot, control byte, slot word and filter.
+const ENTRY_OVERHEAD: usize = 150;
+
+/// The part of the budget that collected keys may take.
+const fn collected_memory(memory: usize) -> usize {
+    memory / 4 * 3
+}
+
+/// A key as it lies in a bucket: hash (8), key length (varint), value, key.
+struct Encoded<'e> {
+    hash: u64,
+    value: &'e [u8],
+    key: &'e [u8],
+}
+
+impl Encoded<'_> {
+    fn len(&self) -> usize {
+        8 + leb128_len(self.key.len() as u64) + self.value.len() + self.key.len()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.hash.to_le_bytes());
+        let mut len = self.key.len() as u64;
+        while len >= 0x80 {
+            out.push(len as u8 | 0x80);
+            len >>= 7;
+        }
+        out.push(len as u8);
+        out.extend_from_slice(self.value);
+        out.extend_from_slice(self.key);
+    }
+}
+
+const fn leb128_len(len: u64) -> usize {
+    (64 - (len | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Reads what [`Encoded::write`] wrote. The bytes are our own.
+fn decode<'b>(bytes: &mut &'b [u8], value_width: usize) -> Option<Entry<'b>> {
+    let (hash, rest) = bytes.split_first_chunk()?;
+    let (mut len, mut shift, mut rest) = (0usize, 0, rest);
+    loop {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        len |= usize::from(byte & 0x7f).checked_shl(shift)?;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let (value, rest) = rest.split_at_checked(value_width)?;
+    let (key, rest) = rest.split_at_checked(len)?;
+    *bytes = rest;
+    Some(Entry { hash: u64::from_le_bytes(*hash), key, value })
+}
+
+/// The collected keys, in chunks, so that growing moves nothing and the accounts are exact.
+#[derive(Debug)]
+struct Buckets {
+    buckets: Vec<Bucket>,
+    /// Full-sized chunks that were emptied.
+    free: Vec<Vec<u8>>,
+    /// Bytes of all chunks.
+    allocated: usize,
+    limit: usize,
+    /// Length of the largest chunks, but for keys that are longer.
+    chunk: usize,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    /// No key is split over two chunks.
+    chunks: Vec<Vec<u8>>,
+}
+
+/// The first chunk of a bucket: a small table needs little memory.
+const FIRST_CHUNK: usize = 512;
+
+impl Buckets {
+    fn new(limit: usize) -> Self {
+        let mut buckets = Vec::new();
+        buckets.resize_with(BUCKETS, Bucket::default);
+        // On average half of a bucket's last chunk is empty: an eighth of the limit at most.
+        let chunk = (limit / BUCKETS / 4).clamp(FIRST_CHUNK, 64 << 10);
+        Self { buckets, free: Vec::new(), allocated: 0, limit, chunk }
+    }
+
+    /// Adds a key; false if that would outgrow the limit.
+    #[inline]
+    fn push(&mut self, entry: &Encoded<'_>) -> bool {
+        let len = entry.len();
+        let bucket = &mut self.buckets[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
+        if let Some(last) = bucket.chunks.last_mut()
+            && last.capacity() - last.len() >= len
+        {
+            entry.write(last);
+            return true;
+        }
+        self.push_to_new_chunk(entry, false)
+    }
+
+    /// Adds a key, whatever the limit: after a spill, when one key alone may be longer.
+    fn push_anyway(&mut self, entry: &Encoded<'_>) {
+        self.push_to_new_chunk(entry, true);
+    }
+
+    #[cold]
+    fn push_to_new_chunk(&mut self, entry: &Encoded<'_>, anyway: bool) -> bool {
+        let bucket = &mut self.buckets[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
+        let grown = bucket.chunks.last().map_or(FIRST_CHUNK, |last| 2 * last.capacity());
+        let wanted = grown.min(self.chunk).max(entry.len());
+        let mut chunk = match self.free.pop() {
+            Some(chunk) if wanted == self.chunk => chunk,
+            other => {
+                self.free.extend(other);
+                if self.allocated.saturating_add(wanted) > self.limit && !anyway {
+                    return false;
+                }
+                self.allocated += wanted;
+                Vec::with_capacity(wanted)
+            }
+        };
+        entry.write(&mut chunk);
+        bucket.chunks.push(chunk);
+        true
+    }
+
+    /// Takes a bucket's chunks out.
+    fn take(&mut self, bucket: usize) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.buckets[bucket].chunks)
+    }
+
+    /// Gives chunks back that were taken out: full-sized ones are used again.
+    fn give_back(&mut self, chunks: Vec<Vec<u8>>) {
+        for mut chunk in chunks {
+            if chunk.capacity() == self.chunk {
+                chunk.clear();
+                self.free.push(chunk);
+            } else {
+                self.allocated = self.allocated.saturating_sub(chunk.capacity());
+            }
+        }
+    }
+}
+
+/// The temporary file of the keys that outgrew the budget.
+#[derive(Debug)]
+struct Spill {
+    file: File,
+    folder: PathBuf,
+    len: u64,
+    /// For each run, where each bucket begins, and where the last one ends.
+    runs: Vec<Vec<u64>>,
+}
+
+impl Spill {
+    fn create(folder: Option<&Path>) -> Result<Self> {
+        let folder = folder.map_or_else(std::env::temp_dir, Path::to_owned);
+        let file = tempfile::tempfile_in(&folder)
+            .map_err(Error::io("create a temporary file in", &folder))?;
+        Ok(Self { file, folder, len: 0, runs: Vec::new() })
+    }
+
+    fn append(&mut self, buckets: &mut Buckets) -> Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 20, &self.file);
+        let mut run = Vec::with_capacity(BUCKETS + 1);
+        let mut write = || -> io::Result<()> {
+            for bucket in 0..BUCKETS {
+                run.push(self.len);
+                let chunks = buckets.take(bucket);
+                for chunk in &chunks {
+                    out.write_all(chunk)?;
+                    self.len += chunk.len() as u64;
+                }
+                buckets.give_back(chunks);
+            }
+            run.push(self.len);
+            out.flush()
+        };
+        write().map_err(Error::io("write a temporary file in", &self.folder))?;
+        self.runs.push(run);
+        Ok(())
+    }
+
+    /// What run `run` holds of a range of buckets.
+    fn read(&mut self, run: usize, from: usize, to: usize) -> Result<Vec<u8>> {
+        let (begin, end) = (self.runs[run][from], self.runs[run][to]);
+        let mut bytes = Vec::new();
+        let mut read = || -> io::Result<()> {
+            if begin == end {
+                return Ok(());
+            }
+            let len = usize::try_from(end - begin)
+                .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+            bytes.try_reserve_exact(len)?;
+            bytes.resize(len, 0);
+            self.file.seek(SeekFrom::Start(begin))?;
+            self.file.read_exact(&mut bytes)
+        };
+        read().map_err(Error::io("read a temporary file in", &self.folder))?;
+        Ok(bytes)
+    }
+}
+
+/// Loads partitions from runs and buckets.
+struct Collected {
+    buckets: Buckets,
+    spill: Option<Spill>,
+    plan: Plan,
+    value_width: usize,
+}
+
+impl Loader for Collected {
+    type Part = CollectedPart;
+
+    fn load(&mut self, p: u32) -> Result<CollectedPart> {
+        let each = BUCKETS >> self.plan.partition_bits();
+        let (from, to) = (p as usize * each, (p as usize + 1) * each);
+        // Runs first, in order, then what was never spilled: the order in which keys were added.
+        let mut chunks = Vec::new();
+        if let Some(spill) = &mut self.spill {
+            for run in 0..spill.runs.len() {
+                chunks.push(spill.read(run, from, to)?);
+            }
+        }
+        for bucket in from..to {
+            chunks.append(&mut self.buckets.take(bucket));
+        }
+        Ok(CollectedPart { chunks, value_width: self.value_width })
+    }
+}
+
+/// The encoded keys of a partition.
+struct CollectedPart {
+    chunks: Vec<Vec<u8>>,
+    value_width: usize,
+}
+
+impl CollectedPart {
+    fn each<'p>(&'p self, mut each: impl FnMut(Entry<'p>)) {
+        for chunk in &self.chunks {
+            let mut bytes = chunk.as_slice();
+            while let Some(entry) = decode(&mut bytes, self.value_width) {
+                each(entry);
+            }
+            debug_assert!(bytes.is_empty());
+        }
+    }
+}
+
+impl Part for CollectedPart {
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<Entry<'_>> {
+        let mut keys = 0;
+        self.each(|_| keys += 1);
+        let mut entries = Vec::with_capacity(keys);
+        self.each(|entry| entries.push(entry));
+        entries
+    }
+}
