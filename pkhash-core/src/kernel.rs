@@ -24,7 +24,7 @@ pub struct Matches {
 /// Implementations mark both methods `#[inline(always)]`, so that they end up inside a
 /// `#[target_feature]` function which wraps a whole lookup or batch.
 pub trait Kernel: Copy {
-    /// Slots compared in one step: 1…[`GROUP_MAX`].
+    /// Slots compared in one step: a power of two, at most [`GROUP_MAX`].
     const WIDTH: u32;
 
     /// The name shown to users: `scalar`, `avx2`, ….
@@ -56,6 +56,26 @@ const fn zero_bytes(word: u64) -> u64 {
     (high_bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
+/// Compares 8 control bytes.
+#[inline(always)]
+const fn match_word(bytes: &[u8; 8], control: u8) -> Matches {
+    const { assert!(EMPTY == 0, "an empty slot is found as a zero byte") };
+    let word = u64::from_le_bytes(*bytes);
+    Matches { hits: zero_bytes(word ^ (control as u64 * LOW_BITS)), empty: zero_bytes(word) }
+}
+
+/// Compares [`GROUP_MAX`] control bytes, 8 at a time.
+pub(crate) fn match_line(line: &[u8; GROUP_MAX], control: u8) -> Matches {
+    let (words, _) = line.as_chunks();
+    words.iter().enumerate().fold(Matches::default(), |all, (i, word)| {
+        let found = match_word(word, control);
+        Matches {
+            hits: all.hits | found.hits << (8 * i),
+            empty: all.empty | found.empty << (8 * i),
+        }
+    })
+}
+
 impl Kernel for Scalar {
     const WIDTH: u32 = 8;
 
@@ -65,12 +85,9 @@ impl Kernel for Scalar {
 
     #[inline(always)]
     fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
-        let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = *group;
-        let word = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
-        const { assert!(EMPTY == 0, "an empty slot is found as a zero byte") };
-        Matches {
-            hits: zero_bytes(word ^ (u64::from(control) * LOW_BITS)),
-            empty: zero_bytes(word),
+        match group.as_chunks().0 {
+            [word, ..] => match_word(word, control),
+            [] => Matches::default(),
         }
     }
 
@@ -94,10 +111,13 @@ mod tests {
             }
             let control = [0x80u8, 0x81, 0xff, 0xfe][round as usize % 4];
             let got = Scalar.match_group(&group, control);
-            for i in 0..64 {
+            let line = match_line(&group, control);
+            for (i, byte) in group.into_iter().enumerate() {
                 let inside = i < Scalar::WIDTH as usize;
-                assert_eq!(got.hits >> i & 1 == 1, inside && group[i] == control);
-                assert_eq!(got.empty >> i & 1 == 1, inside && group[i] == EMPTY);
+                assert_eq!(got.hits >> i & 1 == 1, inside && byte == control);
+                assert_eq!(got.empty >> i & 1 == 1, inside && byte == EMPTY);
+                assert_eq!(line.hits >> i & 1 == 1, byte == control);
+                assert_eq!(line.empty >> i & 1 == 1, byte == EMPTY);
             }
         }
     }

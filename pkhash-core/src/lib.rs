@@ -40,6 +40,6 @@ pub use format::footer::Footer;
 pub use hash::{EMPTY, Hasher, MAX_PARTITION_BITS, control, home, partition, tag};
 pub use kernel::{GROUP_MAX, Kernel, Matches, Scalar};
 pub use layout::Layout;
-pub use pipeline::{CHUNK, Lookup, Stage, Want};
+pub use pipeline::{CHUNK, FixedKeys, Lookup, Stage, Want};
 pub use table::{Iter, Range, Table};
 pub use value::{MAX_VALUE_WIDTH, Value, ValueFormat, ValueKind};

@@ -7,7 +7,7 @@ use crate::format::{HEAD_LEN, bytes_at, bytes_at_u64, check_head};
 use crate::hash::{self, EMPTY};
 use crate::kernel::{Kernel, Scalar};
 use crate::layout::{Inline, Layout, Parsed, Records, TermOrder};
-use crate::pipeline::Memory;
+use crate::pipeline::{FixedKeys, Memory};
 use crate::value::Value;
 
 /// An immutable table over borrowed bytes. Cheap to copy; it never allocates, and no bytes whatever
@@ -132,7 +132,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// [`Error::BatchLength`] if `keys` and `out` differ in length; otherwise as
-    /// [`get`](Self::get). After an error `out` holds some answers, none of them wrong.
+    /// [`get`](Self::get). After an error the contents of `out` mean nothing.
     pub fn get_batch<B: AsRef<[u8]>>(
         &self,
         keys: &[B],
@@ -152,7 +152,21 @@ impl<'a> Table<'a> {
         keys: &[B],
         out: &mut [Option<Value<'a>>],
     ) -> Result<usize> {
-        self.memory().batch_any(kernel, keys, out)
+        self.memory().batch_any(kernel, &keys, out)
+    }
+
+    /// Looks up a batch of keys that lie in one buffer, with this kernel.
+    ///
+    /// # Errors
+    /// As [`get_batch`](Self::get_batch).
+    #[inline(always)]
+    pub fn get_batch_fixed_with<K: Kernel>(
+        &self,
+        kernel: K,
+        keys: FixedKeys<'_>,
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        self.memory().batch_any(kernel, &keys, out)
     }
 
     /// Whether the filter admits a hash; true for every hash if there is no filter.

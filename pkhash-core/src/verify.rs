@@ -29,9 +29,10 @@ fn equal(what: &'static str, offset: u64, expected: u64, found: u64) -> Result<(
 
 impl Table<'_> {
     /// Reads every byte: compares all checksums, then checks that every key is where a lookup will
-    /// find it, that the filter admits it, that no key occurs twice, and that the counts are right.
-    /// `open` has checked head and footer. Any single flipped bit is found; so is a table that was
-    /// written wrongly and has good checksums.
+    /// find it, that the filter admits it, that no key occurs twice, that the counts are right, and that
+    /// what belongs to no key is zero. `open` has checked head and footer. Any single flipped bit is
+    /// found; so is a table that was written wrongly and has good checksums, but for filter bits that
+    /// no key needs.
     ///
     /// # Errors
     /// The first fault: [`Error::SectionChecksum`] or [`Error::Corrupt`].
@@ -87,6 +88,7 @@ impl Table<'_> {
         let footer = self.footer();
         let (mut keys, mut longest_probe, mut free) = (0u64, 0u32, 0u32);
         let mut record_bytes = 0u64;
+        let empty = EmptySlots::of(self, entry);
         let mut previous: Option<(u64, &[u8])> = None;
         for slot in self.slots(p, 0, p + 1) {
             let slot = slot?;
@@ -110,6 +112,7 @@ impl Table<'_> {
             previous = Some((hash, key));
             let home = hash::home(hash, footer.partition_bits, entry.homes);
             equal("slot of a key", at, home.max(free).into(), slot.slot.into())?;
+            empty.check(free, slot.slot)?;
             free = slot.slot + 1;
             longest_probe = longest_probe.max(free - home);
             equal("control byte of a key", at, hash::control(hash).into(), slot.control.into())?;
@@ -133,6 +136,8 @@ impl Table<'_> {
             }
         }
         totals.keys += keys;
+        empty.check(free, entry.slots)?;
+        empty.check_padding(entry)?;
         equal("keys of a partition", entry.offset, keys, entry.keys.into())?;
         equal(
             "probe limit of a partition",
@@ -212,6 +217,76 @@ impl Table<'_> {
             bits += 64 * u64::from(entry.filter_words);
         }
         Some(if bits == 0 { 0.0 } else { set as f64 / bits as f64 })
+    }
+}
+
+/// The parts of a partition that belong to no key: they are zero, so that a table has one form only.
+struct EmptySlots<'a> {
+    /// The sections that have a part for each slot, with their offsets and the width of the part.
+    by_slot: [(u64, &'a [u8], u64); 3],
+    filter: (u64, &'a [u8]),
+    records: (u64, &'a [u8]),
+}
+
+impl<'a> EmptySlots<'a> {
+    fn of(table: &Table<'a>, entry: &Partition) -> Self {
+        let section = |section| table.section(entry, section).unwrap_or_default();
+        let (control, words) = (section(Section::Control), section(Section::SlotWords));
+        let records = section(Section::Records);
+        let footer = table.footer();
+        // Term-order records lie back to back, whatever the slots.
+        let (in_slots, width) = match footer.layout {
+            Layout::Inline => (records, footer.inline_record_width().into()),
+            Layout::TermOrder => ((0, &[][..]), 0),
+        };
+        Self {
+            by_slot: [
+                (control.0, control.1, 1),
+                (words.0, words.1, 8),
+                (in_slots.0, in_slots.1, width),
+            ],
+            filter: section(Section::Filter),
+            records,
+        }
+    }
+
+    /// The slots `from..to` are empty.
+    fn check(&self, from: u32, to: u32) -> Result<()> {
+        for (offset, bytes, width) in self.by_slot {
+            zeros(
+                "empty slot",
+                offset,
+                bytes,
+                u64::from(from) * width,
+                Some(u64::from(to) * width),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What lies between the end of a section's contents and the next section.
+    fn check_padding(&self, entry: &Partition) -> Result<()> {
+        for (offset, bytes, width) in self.by_slot {
+            zeros("padding", offset, bytes, u64::from(entry.slots) * width, None)?;
+        }
+        let (offset, bytes) = self.filter;
+        zeros("padding", offset, bytes, 8 * u64::from(entry.filter_words), None)?;
+        let (offset, bytes) = self.records;
+        zeros("padding", offset, bytes, entry.record_bytes, None)
+    }
+}
+
+/// `bytes[from..to]` are zero; they lie at `offset` of the table. Without `to`, all from `from` on.
+fn zeros(what: &'static str, offset: u64, bytes: &[u8], from: u64, to: Option<u64>) -> Result<()> {
+    let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+    let (from, to) = (index(from), to.map_or(bytes.len(), index));
+    let found = bytes.get(from..to).and_then(|bytes| bytes.iter().position(|byte| *byte != 0));
+    match found {
+        None => Ok(()),
+        Some(at) => {
+            let at = from + at;
+            Err(corrupt(what, offset.saturating_add(at as u64), 0, bytes[at].into()))
+        }
     }
 }
 

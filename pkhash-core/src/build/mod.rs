@@ -559,7 +559,7 @@ impl<'b> Assembler<'b> {
         self.directory[hot..hot + directory::HOT_LEN].copy_from_slice(&partition.encode_hot());
         self.directory[cold..cold + directory::COLD_LEN].copy_from_slice(&partition.encode_cold());
         self.next += 1;
-        // At most 1,024 partitions of less than 2^42 bytes.
+        // At most 1,024 partitions of less than 2^41 bytes.
         self.at = partition.end(self.plan.layout);
         self.slots += u64::from(partition.slots);
         self.stats.merge(&stats);

@@ -210,9 +210,9 @@ pub(crate) fn check(
         // At most 2^31 slots of 95 bytes.
         Layout::Inline => equal("record bytes", at_cold, slots * record_width, entry.record_bytes)?,
         Layout::TermOrder => {
-            at_most("record bytes", at_cold, MAX_RECORD_BYTES, entry.record_bytes)?
+            at_most("record bytes", at_cold, MAX_RECORD_BYTES, entry.record_bytes)?;
         }
     }
-    // No sum wraps: a partition has less than 2^42 bytes, and `begins` lies inside the file.
+    // No sum wraps: a partition has less than 2^41 bytes, and `begins` lies inside the file.
     Ok(entry.end(layout))
 }

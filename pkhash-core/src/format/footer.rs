@@ -225,8 +225,7 @@ impl Footer {
             }
         }
         let key_bytes = fields.u64(at::KEY_BYTES);
-        // Both products fit: at most 2^41 keys of less than 2^31 bytes have been let through below,
-        // but the count has not been checked yet.
+        // Saturating: the count has not been checked yet, and 2^40 keys of 2^31 bytes would not fit.
         let most = keys.saturating_mul(max_len.into());
         at_most("key bytes", at::KEY_BYTES, most, key_bytes)?;
         let least = keys.saturating_mul(min_len.into());

@@ -3,7 +3,7 @@
 use super::{Parsed, Records, split};
 use crate::error::Result;
 use crate::format::footer::Footer;
-use crate::pipeline::Probe;
+use crate::pipeline::Place;
 
 /// An inline table's record shape.
 #[derive(Clone, Copy)]
@@ -38,8 +38,8 @@ impl Records for Inline {
     }
 
     #[inline(always)]
-    fn record_at(self, probe: &Probe, slot: u32, _word: u64) -> Option<u64> {
-        Some(probe.records_at.wrapping_add(u64::from(slot) * self.record_width() as u64))
+    fn record_at(self, place: &Place, _hash: u64, slot: u32, _word: u64) -> Option<u64> {
+        Some(place.records_at.wrapping_add(u64::from(slot) * self.record_width() as u64))
     }
 
     #[inline(always)]
@@ -59,24 +59,49 @@ impl Records for Inline {
     }
 }
 
-/// Equality of keys of at most 31 bytes by two overlapping loads instead of a call of `memcmp`.
+/// Equality of keys of at most 31 bytes by overlapping loads of words. (Arrays compared by `==` became
+/// calls of `memcmp` here: a quarter of the time of a batch.)
 #[inline(always)]
 fn short_eq(a: &[u8], b: &[u8]) -> bool {
+    /// The bits in which the first and the last `N` bytes differ.
     #[inline(always)]
-    fn ends_eq<const N: usize>(a: &[u8], b: &[u8]) -> Option<bool> {
-        // Bitwise `&`: both compares are cheaper than a branch between them.
-        Some(
-            (a.first_chunk::<N>()? == b.first_chunk()?)
-                & (a.last_chunk::<N>()? == b.last_chunk()?),
-        )
+    fn ends_differ<const N: usize>(a: &[u8], b: &[u8]) -> Option<u64> {
+        #[inline(always)]
+        fn word<const N: usize>(bytes: &[u8; N]) -> u64 {
+            let mut wide = [0; 8];
+            wide[..N].copy_from_slice(bytes);
+            u64::from_ne_bytes(wide)
+        }
+        let first = word(a.first_chunk::<N>()?) ^ word(b.first_chunk::<N>()?);
+        let last = word(a.last_chunk::<N>()?) ^ word(b.last_chunk::<N>()?);
+        Some(first | last)
     }
     if a.len() != b.len() {
         return false;
     }
-    ends_eq::<16>(a, b)
-        .or_else(|| ends_eq::<8>(a, b))
-        .or_else(|| ends_eq::<4>(a, b))
-        .unwrap_or_else(|| a.iter().zip(b).all(|(a, b)| a == b))
+    let differ = if a.len() > 16 {
+        let (a, a_rest) = a.split_at(16);
+        let (b, b_rest) = b.split_at(16);
+        let head = ends_differ::<8>(a, b).unwrap_or(1);
+        head | match a_rest.len() {
+            8.. => ends_differ::<8>(a_rest, b_rest).unwrap_or(1),
+            4.. => ends_differ::<4>(a_rest, b_rest).unwrap_or(1),
+            _ => bytes_differ(a_rest, b_rest),
+        }
+    } else {
+        match a.len() {
+            8.. => ends_differ::<8>(a, b).unwrap_or(1),
+            4.. => ends_differ::<4>(a, b).unwrap_or(1),
+            _ => bytes_differ(a, b),
+        }
+    };
+    differ == 0
+}
+
+/// The bits in which up to 3 bytes differ.
+#[inline(always)]
+fn bytes_differ(a: &[u8], b: &[u8]) -> u64 {
+    a.iter().zip(b).fold(0, |differ, (a, b)| differ | u64::from(a ^ b))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(crate) use term_order::{TermOrder, slot_word, varint_len, write_varint};
 use core::fmt;
 
 use crate::error::Result;
-use crate::pipeline::Probe;
+use crate::pipeline::Place;
 
 /// How a table's records lie and how a slot leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ pub(crate) trait Records: Copy {
 
     /// Offset in the file of a slot's record. `word` is the slot's word, where there are words.
     /// `None`: the word cannot be that of this hash.
-    fn record_at(self, probe: &Probe, slot: u32, word: u64) -> Option<u64>;
+    fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64>;
 
     /// The value, if `record` is the record of this key.
     fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]>;

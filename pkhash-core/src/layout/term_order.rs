@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::format::MAX_KEY_LEN;
 use crate::format::footer::Footer;
 use crate::hash;
-use crate::pipeline::Probe;
+use crate::pipeline::Place;
 
 /// A term-order table's record shape.
 #[derive(Clone, Copy)]
@@ -90,13 +90,13 @@ impl Records for TermOrder {
     }
 
     #[inline(always)]
-    fn record_at(self, probe: &Probe, slot: u32, word: u64) -> Option<u64> {
-        let expected = low_bits(probe.hash, slot.wrapping_sub(probe.home));
+    fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64> {
+        let expected = low_bits(hash, slot.wrapping_sub(place.home));
         if word & 0xff_ffff != expected {
             return None;
         }
         // Pointer 0 is no record: the word of an empty slot under a damaged control byte.
-        Some(probe.records_at.wrapping_add((word >> 24).checked_sub(1)?))
+        Some(place.records_at.wrapping_add((word >> 24).checked_sub(1)?))
     }
 
     #[inline(always)]

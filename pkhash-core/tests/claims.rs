@@ -1,0 +1,540 @@
+//! What is claimed in figures: size, false positives, false compares, the work of a probe, and the
+//! arithmetic of tables too large to build here. Measured in counts, never in time.
+
+mod common;
+
+use std::cell::Cell;
+
+use common::raw::{self, RawFooter, RawPartition, align};
+use common::{Rng, build, lookup};
+use pkhash_core::build::{self, Entry, LayoutChoice, Options, TermSlot, ValueChoice};
+use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
+use pkhash_core::{
+    Error, Footer, GROUP_MAX, Hasher, Kernel, Layout, Lookup, Matches, Section, Stage, Table,
+    ValueFormat, control, home, partition, tag,
+};
+
+/// Pseudo-random keys of 16 bytes: the `i`-th one of a seed.
+fn uuid(seed: u64, i: u64) -> [u8; 16] {
+    let mut rng = Rng(seed ^ i.wrapping_mul(0xd134_2543_de82_ef95));
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&rng.next().to_le_bytes());
+    key[8..].copy_from_slice(&rng.next().to_le_bytes());
+    key
+}
+
+fn doc_ids(layout: Layout) -> Options {
+    Options {
+        layout: LayoutChoice::Fixed(layout),
+        value: ValueChoice::Fixed(ValueFormat::integer(4).unwrap()),
+        ..Options::default()
+    }
+}
+
+/// A table of `n` keys with doc IDs.
+fn uuids(options: &Options, n: u64) -> Vec<u8> {
+    let keys: Vec<[u8; 16]> = (0..n).map(|i| uuid(1, i)).collect();
+    let values: Vec<[u8; 4]> = (0..n as u32).map(u32::to_le_bytes).collect();
+    let mut entries: Vec<Entry<'_>> =
+        keys.iter().zip(&values).map(|(key, value)| options.entry(key, value)).collect();
+    let mut scratch = vec![Entry::default(); entries.len()];
+    let mut term_slots = vec![TermSlot::default(); entries.len()];
+    build::sort(&mut entries, &mut scratch).unwrap();
+    let mut out = vec![0; build::table_len(options, &entries).unwrap()];
+    build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn a_million_keys_are_as_small_and_as_rarely_mistaken_as_claimed() {
+    const N: u64 = 1_000_000;
+    let (keys, value, key, varint) = (N as f64, 4.0, 16.0, 1.0);
+    for layout in Layout::ALL {
+        let bytes = uuids(&doc_ids(layout), N);
+        let claimed = match layout {
+            Layout::Inline => keys * ((1.0 + value + key) / 0.75 + 1.25),
+            _ => keys * (9.0 / 0.75 + 1.25 + value + varint + key),
+        };
+        let ratio = bytes.len() as f64 / claimed;
+        assert!((1.0..1.005).contains(&ratio), "{layout}: {ratio} of the size that is claimed");
+
+        let table = Table::open(&bytes).unwrap();
+        assert!(
+            (0..N)
+                .step_by(1009)
+                .all(|i| { table.get(&uuid(1, i)).unwrap().unwrap().doc_id() == Some(i as u32) })
+        );
+        let absent = 200_000;
+        let admitted = (0..absent)
+            .filter(|i| table.filter_admits(table.footer().hasher.hash(&uuid(2, *i))))
+            .count();
+        let rate = admitted as f64 / absent as f64;
+        // 1.7 % are expected: far from it on either side would be another filter than the one meant.
+        assert!((0.014..0.020).contains(&rate), "{layout}: {rate} false positives");
+    }
+}
+
+/// Counts what a probe compares.
+#[derive(Clone, Copy)]
+struct Counting<'c> {
+    /// Occupied slots whose control byte was compared.
+    compared: &'c Cell<u64>,
+    /// Those among them that were equal.
+    equal: &'c Cell<u64>,
+}
+
+impl Kernel for Counting<'_> {
+    // One slot at a time, so that no slot counts that the probe did not come to.
+    const WIDTH: u32 = 1;
+
+    fn name(self) -> &'static str {
+        "counting"
+    }
+
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        let (hit, empty) = (group[0] == control, group[0] == 0);
+        self.compared.set(self.compared.get() + u64::from(!empty));
+        self.equal.set(self.equal.get() + u64::from(hit));
+        Matches { hits: hit.into(), empty: empty.into() }
+    }
+
+    fn prefetch(self, _data: &[u8], _at: usize) {}
+}
+
+#[test]
+fn false_compares_are_one_in_128_at_every_partition_count() {
+    // Absent keys: every compare that is equal is false. Hashes are drawn at random instead of keys,
+    // which is the same and cheaper. Once for all of them, once for those alone that the filter
+    // admitted, whose control bytes must know nothing of that.
+    let (compared, equal) = (Cell::new(0), Cell::new(0));
+    let kernel = Counting { compared: &compared, equal: &equal };
+    let (mut admitted_compared, mut admitted_equal) = (0, 0);
+    for bits in 0..=10 {
+        let options = Options { partition_bits: Some(bits), ..doc_ids(Layout::Inline) };
+        let with_filter = uuids(&options, 60_000);
+        let without_filter = uuids(&Options { filter_bits: 0, ..options }, 60_000);
+        let with_filter = Table::open(&with_filter).unwrap();
+        let without_filter = Table::open(&without_filter).unwrap();
+        let near = |what: &str, tolerance: f64| {
+            let ratio = equal.get() as f64 * 128.0 / compared.get() as f64;
+            assert!(
+                (1.0 - tolerance..1.0 + tolerance).contains(&ratio),
+                "{bits} partition bits, {what}: {} of {} compares",
+                equal.get(),
+                compared.get()
+            );
+        };
+
+        let mut rng = Rng(0xab5e_0000 + u64::from(bits));
+        let absent = [0xab; 16];
+        compared.set(0);
+        equal.set(0);
+        for _ in 0..50_000 {
+            assert_eq!(without_filter.get_hashed_with(kernel, rng.next(), &absent), Ok(None));
+        }
+        assert!(compared.get() > 100_000);
+        // Four standard deviations of at least 800 hits.
+        near("all", 0.14);
+
+        compared.set(0);
+        equal.set(0);
+        for _ in 0..400_000 {
+            let hash = rng.next();
+            if with_filter.filter_admits(hash) {
+                assert_eq!(with_filter.get_hashed_with(kernel, hash, &absent), Ok(None));
+            }
+        }
+        assert!(compared.get() > 10_000);
+        near("admitted by the filter", 0.40);
+        admitted_compared += compared.get();
+        admitted_equal += equal.get();
+    }
+    let ratio = admitted_equal as f64 * 128.0 / admitted_compared as f64;
+    assert!((0.88..1.12).contains(&ratio), "{admitted_equal} of {admitted_compared} compares");
+}
+
+#[test]
+fn control_byte_home_and_tag_are_independent() {
+    // Among keys of one home slot, and among those of one control byte, the other fields are spread
+    // as if by chance, at every partition count.
+    let hasher = Hasher::new(0);
+    let hashes: Vec<u64> = (0..100_000).map(|i| hasher.hash(&uuid(3, i))).collect();
+    for bits in 0..=10u8 {
+        let mut by_home = [[0u32; 128]; 16];
+        let mut tags = [0u32; 256];
+        for hash in hashes.iter().filter(|hash| partition(**hash, bits) == 0) {
+            by_home[home(*hash, bits, 16) as usize][usize::from(control(*hash) & 0x7f)] += 1;
+            tags[usize::from(tag(*hash) >> 8)] += 1;
+        }
+        let chi = |counts: &[u32]| {
+            let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+            counts.iter().map(|n| (f64::from(*n) - mean).powi(2)).sum::<f64>() / mean
+        };
+        for counts in &by_home {
+            // 127 degrees of freedom: 16 standard deviations each way would be nothing; 8 are room.
+            assert!((30.0..260.0).contains(&chi(counts)), "{bits}: {}", chi(counts));
+        }
+        assert!((150.0..400.0).contains(&chi(&tags)), "{bits}: {}", chi(&tags));
+    }
+}
+
+#[test]
+fn probes_are_short_in_good_tables_and_bounded_in_bad_ones() {
+    for layout in Layout::ALL {
+        for bits in [0, 4] {
+            let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
+            let bytes = uuids(&options, 20_000);
+            let footer = *Table::open(&bytes).unwrap().footer();
+            // `lookup` holds each against the bound of its partition.
+            let mut sum = 0;
+            for i in (0..20_000).step_by(7) {
+                let (found, reads) = lookup(&bytes, &footer, &uuid(1, i)).unwrap();
+                assert_eq!(found.as_deref(), Some(&(i as u32).to_le_bytes()[..]));
+                sum += reads.lines;
+                let (found, reads) = lookup(&bytes, &footer, &uuid(2, i)).unwrap();
+                assert!(found.is_none());
+                assert!(reads.filter == 1 && (reads.lines > 0 || reads.bytes == 8));
+            }
+            let mean = sum as f64 * 7.0 / 20_000.0;
+            assert!(mean < 1.2, "{layout}: {mean} lines of control bytes for a hit");
+
+            // All control bytes are the one that is sought, the filter admits all.
+            for i in [0, 1, 2] {
+                let key = uuid(2, i);
+                let hash = footer.hasher.hash(&key);
+                let p = partition(hash, bits) as usize;
+                let mut damaged = bytes.clone();
+                damaged[raw::sections(&bytes, p)[0].clone()].fill(0xff);
+                damaged[raw::sections(&bytes, p)[1].clone()].fill(control(hash));
+                // Slot words that could be this key's, with pointers into the records.
+                for at in raw::sections(&bytes, p)[2].clone().step_by(8) {
+                    raw::put(&mut damaged, at, 2, tag(hash).into());
+                    raw::put(&mut damaged, at + 2, 1, (i + at as u64 / 8) % 4);
+                    raw::put(&mut damaged, at + 3, 5, 1 + at as u64 % 1000);
+                }
+                let (found, reads) = lookup(&damaged, &footer, &key).unwrap();
+                assert!(found.is_none());
+                let limit = Table::open(&damaged)
+                    .unwrap()
+                    .partition(p as u32)
+                    .map(|entry| u64::from(entry.probe_limit))
+                    .unwrap();
+                assert!(limit > 3);
+                if layout == Layout::Inline {
+                    assert_eq!(reads.records, limit, "the whole probe, and no more");
+                } else {
+                    assert_eq!(reads.slot_words, limit, "the whole probe, and no more");
+                }
+            }
+        }
+    }
+}
+
+/// One partition with these record bytes and no limit on what its keys could be.
+fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
+    RawFooter {
+        term_order: true,
+        value_kind: 0,
+        value_width: 4,
+        filter_bits: 10,
+        min_key_len: 0,
+        max_key_len: 1 << 16,
+        partitions,
+    }
+}
+
+fn inline(key_len: u64, value_width: u8, partitions: Vec<RawPartition>) -> RawFooter {
+    RawFooter {
+        term_order: false,
+        value_kind: 1,
+        value_width,
+        filter_bits: 0,
+        min_key_len: key_len,
+        max_key_len: key_len,
+        partitions,
+    }
+}
+
+/// Around the numbers at which 32-bit arithmetic turns over.
+const EDGES: [u64; 8] = [
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 31) + 1,
+    (1 << 32) - 1,
+    1 << 32,
+    (1 << 32) + 1,
+    (1 << 32) + (1 << 31),
+    (1 << 33) + 1,
+];
+
+/// Accepted as it is, and refused with a length of the file that is off by what overflows lose.
+fn assert_accepted(raw: &RawFooter) -> Footer {
+    let (end, len) = (raw.encode(), raw.file_len());
+    let footer = Footer::parse(&end, len).expect("sizes that fit");
+    assert_eq!(footer.file_len, len);
+    let off = [1, 64, 1 << 31, 1 << 32, 1 << 33];
+    for wrong in off.iter().flat_map(|d| [len.wrapping_sub(*d), len.wrapping_add(*d)]) {
+        assert!(Footer::parse(&end, wrong).is_err());
+        // The tail made to agree with the wrong length: now the directory does not.
+        let mut end = end.clone();
+        let tail = end.len() - 128;
+        raw::put(&mut end, tail + 72, 8, wrong);
+        let footer_len = end.len() as u64;
+        raw::put(&mut end, tail + 80, 8, wrong.wrapping_sub(footer_len));
+        raw::repair_footer(&mut end);
+        assert!(Footer::parse(&end, wrong).is_err());
+    }
+    footer
+}
+
+fn refused(raw: &RawFooter) -> (&'static str, u64, u64) {
+    match Footer::parse(&raw.encode(), raw.file_len()) {
+        Err(Error::BadField { field, expected, found, .. }) => (field, expected, found),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn record_bytes_past_4_gib() {
+    for record_bytes in EDGES.into_iter().chain([MAX_RECORD_BYTES - 1, MAX_RECORD_BYTES]) {
+        let partition = RawPartition { record_bytes, ..RawPartition::new(1000, 10, 3) };
+        let footer = assert_accepted(&term_order(vec![partition]));
+        assert_eq!(footer.slots, 1334 + 3);
+    }
+    for record_bytes in [MAX_RECORD_BYTES + 1, MAX_RECORD_BYTES + 2, u64::MAX / 2] {
+        let partition = RawPartition { record_bytes, ..RawPartition::new(1000, 10, 3) };
+        assert_eq!(
+            refused(&term_order(vec![partition])),
+            ("record bytes", MAX_RECORD_BYTES, record_bytes)
+        );
+    }
+}
+
+#[test]
+fn inline_records_past_4_gib() {
+    // slots × record width is just the edge, or one record from it.
+    for edge in EDGES {
+        for (width, key_len) in [(1u8, 0), (1, 1), (4, 16), (64, 31)] {
+            let record = u64::from(width) + key_len;
+            let slots = edge / record;
+            // Spread over partitions such that none has too many slots.
+            let n = 1 << slots.div_ceil(MAX_SLOTS.into()).next_power_of_two().trailing_zeros();
+            for slots in [slots, slots + 1] {
+                let partitions: Vec<RawPartition> = (0..n)
+                    .map(|p| {
+                        let slots = slots / n + u64::from(p < slots % n);
+                        // One slot more than homes, or just as many, as it comes.
+                        let keys = slots / 4 * 3;
+                        let homes = keys + keys.div_ceil(3);
+                        RawPartition {
+                            record_bytes: slots * record,
+                            ..RawPartition::new(keys, 0, slots - homes)
+                        }
+                    })
+                    .collect();
+                if partitions.iter().any(|p| p.slots > MAX_SLOTS.into()) {
+                    continue;
+                }
+                let raw = inline(key_len, width, partitions);
+                assert_eq!(assert_accepted(&raw).slots, slots);
+                // What 32-bit arithmetic would have made of it.
+                let mut wrong = raw.clone();
+                let bytes = wrong.partitions[0].record_bytes;
+                wrong.partitions[0].record_bytes = bytes & 0xffff_ffff;
+                if bytes > u64::from(u32::MAX) {
+                    assert_eq!(refused(&wrong), ("record bytes", bytes, bytes & 0xffff_ffff));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn partitions_at_their_limits() {
+    let keys = u64::from(MAX_PARTITION_KEYS);
+    for filter_bits in [0, 1, 10, 40, 64] {
+        let full = RawPartition {
+            record_bytes: MAX_RECORD_BYTES,
+            probe_limit: keys,
+            ..RawPartition::new(keys, filter_bits, 0)
+        };
+        assert_eq!(full.slots, u64::from(MAX_SLOTS));
+        let raw = RawFooter { filter_bits: filter_bits as u8, ..term_order(vec![full; 1]) };
+        assert_accepted(&raw);
+        // As many as there may be, all full: more than 2^50 bytes.
+        let raw = RawFooter { partitions: vec![full; 1024], ..raw };
+        let footer = assert_accepted(&raw);
+        assert_eq!((footer.keys, footer.slots), (keys << 10, u64::from(MAX_SLOTS) << 10));
+        assert!(footer.file_len > 1 << 50);
+    }
+    let full = RawPartition::new(keys, 10, 0);
+    let with = |change: fn(&mut RawPartition)| {
+        let mut partition = full;
+        change(&mut partition);
+        refused(&term_order(vec![partition]))
+    };
+    let slots = u64::from(MAX_SLOTS);
+    assert_eq!(with(|p| p.keys += 1), ("partition keys", keys, keys + 1));
+    assert_eq!(with(|p| p.homes -= 1), ("partition homes", slots, slots - 1));
+    assert_eq!(with(|p| p.slots += 1), ("partition slots", slots, slots + 1));
+    assert_eq!(with(|p| p.slots -= 1), ("partition slots", slots, slots - 1));
+    assert_eq!(with(|p| p.probe_limit = p.keys + 1), ("probe limit", keys, keys + 1));
+    let words = full.filter_words;
+    assert_eq!(with(|p| p.filter_words += 1), ("filter words", words, words + 1));
+    // 2^32 words and more: 32 bits are not enough to say so, and no directory can ask for them.
+    let most = RawPartition::new(keys, 64, 0);
+    assert_eq!(most.filter_words, keys);
+
+    let inline_full = RawPartition { record_bytes: slots * 95, ..RawPartition::new(keys, 0, 0) };
+    assert_accepted(&inline(31, 64, vec![inline_full; 4]));
+    let wrong = RawPartition { record_bytes: slots * 95 + 1, ..inline_full };
+    assert_eq!(refused(&inline(31, 64, vec![wrong])), ("record bytes", slots * 95, slots * 95 + 1));
+}
+
+#[test]
+fn the_greatest_file_lengths() {
+    // Any length may be claimed; none makes the arithmetic turn over.
+    let end = term_order(vec![RawPartition::new(3, 10, 0)]).encode();
+    for len in [0, 1, 63, 64, 191, 192, 1 << 32, u64::MAX - 1, u64::MAX] {
+        for fields in [false, true] {
+            let mut end = end.clone();
+            if fields {
+                let tail = end.len() - 128;
+                raw::put(&mut end, tail + 72, 8, len);
+                raw::put(&mut end, tail + 80, 8, len.wrapping_sub(200));
+                raw::repair_footer(&mut end);
+            }
+            let error = Footer::parse(&end, len).unwrap_err();
+            if fields && len > 1 << 31 {
+                let directory_at = len - 200;
+                assert!(
+                    matches!(error, Error::BadField { field: "directory offset", found, .. }
+                        if found == directory_at),
+                    "{error}"
+                );
+            }
+        }
+    }
+    // Keys of the greatest length by the greatest number: the products saturate.
+    let mut raw = term_order(vec![
+        RawPartition {
+            record_bytes: MAX_RECORD_BYTES,
+            ..RawPartition::new(MAX_PARTITION_KEYS.into(), 10, 0)
+        };
+        1024
+    ]);
+    raw.max_key_len = format::MAX_KEY_LEN.into();
+    assert_accepted(&raw);
+}
+
+#[test]
+fn lookups_name_offsets_past_4_gib() {
+    // Four partitions of more than 4 GiB each, in both layouts.
+    let keys = 400_000_000;
+    for layout in Layout::ALL {
+        let mut partition_of = RawPartition::new(keys, 10, 9);
+        let raw = match layout {
+            Layout::Inline => {
+                partition_of.record_bytes = partition_of.slots * 20;
+                RawFooter { filter_bits: 10, ..inline(16, 4, vec![partition_of; 4]) }
+            }
+            _ => {
+                partition_of.record_bytes = (1 << 39) + 12_345;
+                term_order(vec![partition_of; 4])
+            }
+        };
+        let (footer, end) = (assert_accepted(&raw), raw.encode());
+        assert_eq!(footer.layout, layout);
+        let begins = raw.offsets();
+        let mut seen = [false; 4];
+        for i in 0..64 {
+            let key = uuid(4, i);
+            let hash = footer.hasher.hash(&key);
+            let p = (hash >> 62) as usize;
+            seen[p] = true;
+            // The formulas of FORMAT.md, in 128 bits.
+            let home =
+                ((u128::from(hash << 2 >> 33) * u128::from(partition_of.homes)) >> 31) as u64;
+            assert_eq!(home, pkhash_core::home(hash, 2, partition_of.homes as u32).into());
+            let control_at = begins[p] + align(8 * partition_of.filter_words);
+            let words_at = control_at + align(partition_of.slots + 64);
+            let slot = home + 3;
+
+            let mut staged = Lookup::new(&footer, &end, &key).unwrap();
+            let want = staged.want().unwrap();
+            assert_eq!((want.stage, want.len), (Stage::Filter, 8));
+            assert!((begins[p]..begins[p] + 8 * partition_of.filter_words).contains(&want.offset));
+            assert_eq!(staged.supply(&[0xff; 8]), Ok(None));
+            // Slots of other keys, then ours, three past its home slot and perhaps in the next line.
+            let others = [0x80 | (control(hash) ^ 1); GROUP_MAX];
+            for line in home / 64..=slot / 64 {
+                let want = staged.want().unwrap();
+                assert_eq!(
+                    (want.stage, want.offset, want.len),
+                    (Stage::Control, control_at + 64 * line, 64)
+                );
+                let mut control_bytes = others;
+                // What lies before the home slot does not count, be it empty or of this hash.
+                if line == home / 64 {
+                    control_bytes[..home as usize % 64].fill(0);
+                    control_bytes[..home as usize % 64 / 2].fill(control(hash));
+                }
+                if line == slot / 64 {
+                    control_bytes[slot as usize % 64] = control(hash);
+                    control_bytes[slot as usize % 64 + 1..].fill(0);
+                }
+                assert_eq!(staged.supply(&control_bytes), Ok(None));
+            }
+
+            let mut record = 77u32.to_le_bytes().to_vec();
+            let record_at = if layout == Layout::Inline {
+                words_at + slot * 20
+            } else {
+                let want = staged.want().unwrap();
+                assert_eq!((want.stage, want.offset), (Stage::SlotWord, words_at + 8 * slot));
+                let pointer = (1 << 39) + 12_345 - 21;
+                let word = (pointer + 1) << 24 | 3 << 16 | u64::from(tag(hash));
+                assert_eq!(staged.supply(&word.to_le_bytes()), Ok(None));
+                record.push(16);
+                words_at + align(8 * partition_of.slots) + pointer
+            };
+            record.extend(key);
+            let want = staged.want().unwrap();
+            assert_eq!(
+                (want.stage, want.offset, want.len),
+                (Stage::Record, record_at, record.len())
+            );
+            assert!(p == 0 || record_at > 1 << 32);
+            let value = staged.supply(&record).unwrap().unwrap();
+            assert_eq!((value.doc_id(), staged.want()), (Some(77), None));
+        }
+        assert_eq!(seen, [true; 4]);
+    }
+}
+
+#[test]
+fn sections_of_small_tables_lie_where_the_specification_says() {
+    for layout in Layout::ALL {
+        for bits in [0, 2] {
+            let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
+            let pairs: Vec<_> = (0..100u32)
+                .map(|i| (uuid(5, i.into()).to_vec(), i.to_le_bytes().to_vec()))
+                .collect();
+            let bytes = build(&options, &pairs);
+            let table = Table::open(&bytes).unwrap();
+            let mut at = 64;
+            for p in 0..1 << bits {
+                let entry = table.partition(p).unwrap();
+                for (i, section) in Section::ALL.into_iter().enumerate() {
+                    let (offset, len) = entry.section(layout, section);
+                    let expected = raw::sections(&bytes, p as usize)[i].clone();
+                    assert_eq!((offset as usize, len as usize), (expected.start, expected.len()));
+                    assert_eq!((offset, offset % 64, len % 64), (at, 0, 0));
+                    at += len;
+                }
+            }
+            assert_eq!(at as usize, raw::directory(&bytes));
+            assert_eq!(table.partition(1 << bits), None);
+        }
+    }
+}

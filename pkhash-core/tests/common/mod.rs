@@ -1,0 +1,275 @@
+//! Shared by the tests of this folder: building, a device for [`Lookup`], kernels of other widths,
+//! and the battery that every table, good or damaged, has to survive.
+
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
+pub(crate) mod raw;
+pub(crate) mod recipes;
+
+use std::collections::BTreeMap;
+
+use pkhash_core::build::{self, Entry, Options, TermSlot};
+use pkhash_core::{
+    CHUNK, EMPTY, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition, Result,
+    Scalar, Stage, Table, Value, partition,
+};
+
+/// Key and value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// SplitMix64: small, and the same numbers on every machine.
+#[derive(Clone)]
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| (self.next() >> 32) as u8).collect()
+    }
+}
+
+/// Builds a table of these pairs with buffers of just the size needed.
+pub(crate) fn try_build(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>> {
+    let mut entries: Vec<Entry<'_>> =
+        pairs.iter().map(|(key, value)| options.entry(key, value)).collect();
+    let mut scratch = vec![Entry::default(); entries.len()];
+    let mut term_slots = vec![TermSlot::default(); entries.len()];
+    build::sort(&mut entries, &mut scratch)?;
+    let mut out = vec![0xaa; build::table_len(options, &entries)?];
+    let len = build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out)?;
+    assert_eq!(len, out.len());
+    Ok(out)
+}
+
+/// [`try_build`] of pairs that a table can be made of.
+pub(crate) fn build(options: &Options, pairs: &[Pair]) -> Vec<u8> {
+    try_build(options, pairs).expect("a table can be made of these")
+}
+
+/// A kernel of another width (a power of two), as plain as it can be.
+#[derive(Clone, Copy)]
+pub(crate) struct Wide<const W: u32>;
+
+impl<const W: u32> Kernel for Wide<W> {
+    const WIDTH: u32 = W;
+
+    fn name(self) -> &'static str {
+        "test"
+    }
+
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        let mut matches = Matches::default();
+        for (i, byte) in group.iter().enumerate().take(W as usize) {
+            matches.hits |= u64::from(*byte == control) << i;
+            matches.empty |= u64::from(*byte == EMPTY) << i;
+        }
+        matches
+    }
+
+    fn prefetch(self, _data: &[u8], _at: usize) {}
+}
+
+/// What a lookup read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    pub(crate) filter: u64,
+    pub(crate) lines: u64,
+    pub(crate) slot_words: u64,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Runs a [`Lookup`] over bytes that stand for a device, and checks that it asks for nothing outside
+/// of the body, and for no more than FORMAT.md §7 allows.
+pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option<Vec<u8>>, Reads)> {
+    let end = &data[data.len() - footer.footer_len()..];
+    let mut reads = Reads::default();
+    let mut state = Lookup::new(footer, end, key)?;
+    let mut found = None;
+    while let Some(want) = state.want() {
+        let from = usize::try_from(want.offset).expect("inside of the table");
+        assert!(from + want.len <= data.len() - end.len(), "{want:?} of {} bytes", data.len());
+        *match want.stage {
+            Stage::Filter => &mut reads.filter,
+            Stage::Control => &mut reads.lines,
+            Stage::SlotWord => &mut reads.slot_words,
+            Stage::Record => &mut reads.records,
+        } += 1;
+        reads.bytes += want.len as u64;
+        if let Some(value) = state.supply(&data[from..from + want.len])? {
+            found = Some(value.as_bytes().to_vec());
+            assert_eq!(state.want(), None, "a lookup that has found its key wants nothing");
+        }
+    }
+    let table = Table::with_footer(data, *footer)?;
+    let p = partition(footer.hasher.hash(key), footer.partition_bits);
+    let entry = table.partition(p).expect("a hash has a partition");
+    assert_bounded(footer, &entry, key, &reads);
+    Ok((found, reads))
+}
+
+/// The bound of FORMAT.md §7.
+fn assert_bounded(footer: &Footer, entry: &Partition, key: &[u8], reads: &Reads) {
+    let limit = u64::from(entry.probe_limit);
+    let term_order = footer.layout == Layout::TermOrder;
+    let varint = if term_order { raw::varint(key.len()).len() as u64 } else { 0 };
+    let record = u64::from(footer.value.width()) + varint + key.len() as u64;
+    let words = if term_order { limit } else { 0 };
+    let lines = if limit == 0 { 0 } else { (limit + 63).div_ceil(64) };
+    assert!(
+        reads.filter <= 1
+            && reads.lines <= lines
+            && reads.slot_words <= words
+            && reads.records <= limit
+            && reads.bytes <= 8 + 64 * lines + 8 * words + limit * record,
+        "{reads:?}, probe limit {limit}"
+    );
+}
+
+/// Whatever the table's bytes: everything ends, nothing panics, and all ways to ask for a key give
+/// one answer, with kernels of every width. `keys` are looked up one by one and as a batch.
+pub(crate) fn exercise(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
+    walk(table);
+    ask(table, keys);
+}
+
+/// [`exercise`] without reading all records.
+pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
+    let footer = table.footer();
+    let owned = |value: Option<Value<'_>>| value.map(|value| value.as_bytes().to_vec());
+    let mut singles = Vec::with_capacity(keys.len());
+    for key in keys {
+        let key = key.as_ref();
+        let single = table.get(key).map(owned);
+        let hash = footer.hasher.hash(key);
+        assert_eq!(table.get_with(Wide::<64>, key).map(owned), single);
+        assert_eq!(table.get_hashed_with(Wide::<1>, hash, key).map(owned), single);
+        assert_eq!(table.get_with(Wide::<32>, key).map(owned), single);
+        let staged = lookup(table.as_bytes(), footer, key);
+        assert_eq!(staged.map(|found| found.0), single);
+        if single.as_ref().is_ok_and(Option::is_some) {
+            assert!(table.filter_admits(hash));
+        }
+        singles.push(single);
+    }
+    let mut out = vec![None; keys.len()];
+    let batch = table.get_batch(keys, &mut out);
+    match singles.into_iter().collect::<Result<Vec<_>>>() {
+        Ok(singles) => {
+            assert_eq!(batch, Ok(singles.iter().flatten().count()));
+            assert_eq!(out.into_iter().map(owned).collect::<Vec<_>>(), singles);
+        }
+        Err(_) => assert!(batch.is_err(), "one of the keys alone is an error"),
+    }
+}
+
+/// Reads all records of a table, whatever its bytes.
+pub(crate) fn walk(table: &Table<'_>) {
+    let footer = table.footer();
+    let slots = footer.slots;
+    assert!(table.iter().count() as u64 <= slots);
+    let (first, last) = (footer.hasher.hash(b"first"), footer.hasher.hash(b"last"));
+    assert!(table.range(first, last).count() as u64 <= slots);
+    assert!(table.range(last, first).count() as u64 <= slots);
+}
+
+/// A sound table against its model.
+pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absent: &[Vec<u8>]) {
+    let footer = table.footer();
+    table.verify().expect("a sound table");
+    assert_eq!(table.len(), model.len() as u64);
+    assert_eq!(table.is_empty(), model.is_empty());
+    let expected = |key: &[u8]| model.get(key).cloned();
+    let owned = |value: Option<Value<'_>>| value.map(|value| value.as_bytes().to_vec());
+
+    // Hits and misses in turn, so that chunks are mixed.
+    let mut keys: Vec<&[u8]> = Vec::new();
+    let mut absent = absent.iter();
+    for key in model.keys() {
+        keys.push(key);
+        keys.extend(absent.next().map(Vec::as_slice));
+    }
+    keys.extend(absent.map(Vec::as_slice));
+    for key in &keys {
+        assert_eq!(owned(table.get(key).unwrap()), expected(key), "get of {key:02x?}");
+        let (staged, _) = lookup(table.as_bytes(), footer, key).unwrap();
+        assert_eq!(staged, expected(key), "staged lookup of {key:02x?}");
+        if model.contains_key(*key) {
+            assert!(table.filter_admits(footer.hasher.hash(key)));
+        }
+    }
+    for len in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, keys.len()] {
+        let keys = &keys[..len.min(keys.len())];
+        for kernel_width in [8, 64] {
+            // Not None, so that every place must be written.
+            let mut out = vec![table.get(keys.first().unwrap_or(&&b""[..])).unwrap(); keys.len()];
+            let found = match kernel_width {
+                8 => table.get_batch(keys, &mut out),
+                _ => table.get_batch_with(Wide::<64>, keys, &mut out),
+            };
+            assert_eq!(found, Ok(keys.iter().filter(|key| model.contains_key(**key)).count()));
+            for (key, value) in keys.iter().zip(out) {
+                assert_eq!(owned(value), expected(key), "batch, {key:02x?}");
+            }
+        }
+    }
+
+    // The keys of each length in one buffer.
+    let mut by_len: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+    for key in &keys {
+        by_len.entry(key.len()).or_default().push(key);
+    }
+    for (len, keys) in by_len.into_iter().filter(|(len, _)| *len > 0) {
+        let buffer = keys.concat();
+        let fixed = FixedKeys::new(&buffer, len).expect("keys of one length");
+        assert_eq!(fixed.len(), keys.len());
+        let mut out = vec![None; keys.len()];
+        let found = table.get_batch_fixed_with(Scalar, fixed, &mut out);
+        assert_eq!(found, Ok(out.iter().flatten().count()));
+        for (key, value) in keys.iter().zip(out) {
+            assert_eq!(owned(value), expected(key), "fixed batch, {key:02x?}");
+        }
+    }
+
+    let all: Vec<(u64, Vec<u8>, Vec<u8>)> = table
+        .iter()
+        .map(|record| record.expect("a sound record"))
+        .map(|(key, value)| (footer.hasher.hash(key), key.to_vec(), value.as_bytes().to_vec()))
+        .collect();
+    assert!(all.is_sorted_by(|a, b| (a.0, &a.1) < (b.0, &b.1)), "in the order of hash and key");
+    let back: BTreeMap<_, _> = all.iter().map(|(_, key, value)| (key, value)).collect();
+    assert!(back.len() == all.len() && back.into_iter().eq(model), "iter is the model");
+    assert_eq!(table.into_iter().count(), all.len());
+
+    let mut rng = Rng(all.len() as u64);
+    let mut edges: Vec<u64> = (0..6).map(|_| rng.next()).collect();
+    edges.extend([0, u64::MAX]);
+    // Hashes that occur, and their neighbours: both ends belong to the range.
+    for (hash, ..) in all.iter().step_by(all.len().div_ceil(2).max(1)) {
+        edges.extend([*hash, hash.wrapping_sub(1), hash.wrapping_add(1)]);
+    }
+    for first in &edges {
+        for last in &edges {
+            let range: Vec<_> = table
+                .range(*first, *last)
+                .map(|record| record.expect("a sound record"))
+                .map(|(hash, key, value)| (hash, key.to_vec(), value.as_bytes().to_vec()))
+                .collect();
+            let filtered = all.iter().filter(|(hash, ..)| (*first..=*last).contains(hash));
+            assert!(range.iter().eq(filtered), "{first:#x}..={last:#x}");
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Damaged, cut and hostile bytes: `open` refuses them or lookups survive them, and `verify` finds
+//! what `open` does not.
+
+mod common;
+
+use common::raw::{self, COLD_FIELDS, HOT_FIELDS, TAIL_FIELDS, put};
+use common::recipes::RECIPES;
+use common::{Rng, ask, exercise, walk};
+use pkhash_core::{Footer, Lookup, Table};
+
+/// A golden file's name, its bytes, and some keys, most of them in it.
+type Golden = (&'static str, Vec<u8>, Vec<Vec<u8>>);
+
+/// Every valid golden file.
+fn golden() -> Vec<Golden> {
+    RECIPES
+        .iter()
+        .map(|recipe| {
+            let mut keys: Vec<Vec<u8>> = recipe.pairs().into_iter().map(|pair| pair.0).collect();
+            keys.extend([vec![], b"absent".to_vec(), vec![0; 16], vec![0xff; 300]]);
+            (recipe.name, recipe.golden(), keys)
+        })
+        .collect()
+}
+
+/// `n` of these keys, others each time.
+fn some(keys: &[Vec<u8>], n: usize, round: usize) -> Vec<&[u8]> {
+    (0..n.min(keys.len())).map(|i| keys[(round * n + i) % keys.len()].as_slice()).collect()
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    for (name, bytes, _) in golden() {
+        for len in 0..bytes.len() {
+            assert!(Table::open(&bytes[..len]).is_err(), "{name} cut to {len}");
+        }
+        // Cut at the front, and grown at either end.
+        for len in 1..bytes.len() {
+            assert!(Table::open(&bytes[len..]).is_err(), "{name} without its first {len}");
+        }
+        for more in [1, 63, 64, 4096] {
+            assert!(Table::open(&[&bytes[..], &vec![0; more]].concat()).is_err(), "{name} grown");
+            assert!(Table::open(&[&vec![0; more], &bytes[..]].concat()).is_err(), "{name} grown");
+        }
+        assert!(Table::open(&[&bytes[..], &bytes].concat()).is_err(), "{name} twice");
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found_and_survived() {
+    for (name, mut bytes, keys) in golden() {
+        let directory = raw::directory(&bytes);
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            match Table::open(&bytes) {
+                Err(_) => {}
+                Ok(table) => {
+                    // Head and footer are checked at once.
+                    assert!((64..directory).contains(&(bit / 8)), "{name}: bit {bit}");
+                    assert!(table.verify().is_err(), "{name}: bit {bit} unnoticed");
+                    ask(&table, &some(&keys, 2, bit));
+                    // Once for each byte, with another bit each time.
+                    if bit % 8 == bit / 8 % 8 {
+                        walk(&table);
+                    }
+                }
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(Table::open(&bytes).unwrap().verify(), Ok(()), "{name} whole again");
+    }
+}
+
+/// Offset and width of every field that is an offset, a length, a count or a choice.
+fn fields(bytes: &[u8]) -> Vec<(&'static str, usize, usize)> {
+    let mut fields = vec![("magic", 0, 8), ("version", 8, 4)];
+    let shifted = |at: usize| {
+        move |(name, field, width): &(&'static str, usize, usize)| (*name, at + field, *width)
+    };
+    for p in 0..raw::partitions(bytes) {
+        fields.extend(HOT_FIELDS.iter().map(shifted(raw::hot(bytes, p))));
+        fields.extend(COLD_FIELDS.iter().map(shifted(raw::cold(bytes, p))));
+    }
+    fields.extend(TAIL_FIELDS.iter().map(shifted(raw::tail(bytes))));
+    fields
+}
+
+/// Values at which sums and products turn over.
+fn interesting(now: u64, len: u64) -> Vec<u64> {
+    let mut values = vec![now.wrapping_sub(1), now.wrapping_add(1), now.wrapping_mul(2), now ^ 64];
+    for edge in [0, 64, len, 1 << 7, 1 << 8, 1 << 31, 1 << 32, 1 << 40, 1 << 63] {
+        values.extend([edge.wrapping_sub(1u64), edge, edge.wrapping_add(1)]);
+    }
+    values
+}
+
+/// Opens the bytes and does everything that can be done with a table.
+fn survive(bytes: &[u8], keys: &[&[u8]]) {
+    if let Ok(table) = Table::open(bytes) {
+        exercise(&table, keys);
+        let _ = table.verify();
+        let _ = table.probe_lengths::<4>();
+        let _ = table.filter_fill();
+    }
+}
+
+#[test]
+fn every_field_at_every_edge() {
+    for (_, bytes, keys) in golden() {
+        for (i, (_, at, width)) in fields(&bytes).into_iter().enumerate() {
+            for value in interesting(raw::get(&bytes, at, width), bytes.len() as u64) {
+                let mut damaged = bytes.clone();
+                put(&mut damaged, at, width, value);
+                survive(&damaged, &some(&keys, 4, i));
+                raw::repair_footer(&mut damaged);
+                survive(&damaged, &some(&keys, 4, i));
+            }
+        }
+    }
+}
+
+#[test]
+fn several_fields_at_once() {
+    // Faults that one check alone would have caught may hide each other.
+    let mut rng = Rng(0xf1e1d5);
+    let mut opened = 0;
+    for (_, bytes, keys) in golden() {
+        let fields = fields(&bytes);
+        for round in 0..2000 {
+            let mut damaged = bytes.clone();
+            for _ in 0..2 + rng.below(3) {
+                let (_, at, width) = fields[rng.below(fields.len())];
+                let values = interesting(raw::get(&bytes, at, width), bytes.len() as u64);
+                put(&mut damaged, at, width, values[rng.below(values.len())]);
+            }
+            // The identity of the file stays, or nothing else would be reached.
+            damaged[..12].copy_from_slice(&bytes[..12]);
+            let tail = raw::tail(&bytes);
+            damaged[tail..tail + 4].copy_from_slice(&1u32.to_le_bytes());
+            damaged[tail + 6] = bytes[tail + 6];
+            damaged[tail + 72..tail + 88].copy_from_slice(&bytes[tail + 72..tail + 88]);
+            damaged[tail + 120..].copy_from_slice(b"pkh-tail");
+            raw::repair_footer(&mut damaged);
+            opened += usize::from(Table::open(&damaged).is_ok());
+            survive(&damaged, &some(&keys, 4, round));
+        }
+    }
+    assert!(opened > 100, "the checks behind the checksum were reached: {opened}");
+}
+
+#[test]
+fn random_damage_of_bodies() {
+    let mut rng = Rng(0xb0d1e5);
+    for (name, bytes, keys) in golden() {
+        let body = 64..raw::directory(&bytes);
+        if body.is_empty() {
+            continue;
+        }
+        for round in 0..200 {
+            let mut damaged = bytes.clone();
+            match round % 4 {
+                // Scattered bytes.
+                0 | 1 => {
+                    for _ in 0..1 + rng.below(64) {
+                        damaged[body.start + rng.below(body.len())] = rng.next() as u8;
+                    }
+                }
+                // One section full of noise, of zeros, of one byte, or shifted.
+                2 => {
+                    let sections = raw::sections(&bytes, rng.below(raw::partitions(&bytes)));
+                    let section = sections[rng.below(4)].clone();
+                    match rng.below(4) {
+                        0 => damaged[section].fill_with(|| rng.next() as u8),
+                        1 => damaged[section].fill(0),
+                        2 => damaged[section].fill(0x80 | rng.next() as u8),
+                        _ if section.is_empty() => {}
+                        _ => damaged[section].rotate_right(1),
+                    }
+                }
+                // A piece copied over another.
+                _ => {
+                    let len = 1 + rng.below(body.len());
+                    let (from, to) =
+                        (rng.below(body.len() - len + 1), rng.below(body.len() - len + 1));
+                    damaged
+                        .copy_within(body.start + from..body.start + from + len, body.start + to);
+                }
+            }
+            let keys = some(&keys, 12, round);
+            let changed = damaged != bytes;
+            let table = Table::open(&damaged).expect("head and footer are whole");
+            assert_eq!(table.verify().is_err(), changed, "{name}, round {round}");
+            exercise(&table, &keys);
+            // Whoever wrote the damage can write checksums, too.
+            raw::repair_all(&mut damaged);
+            survive(&damaged, &keys);
+        }
+    }
+}
+
+#[test]
+fn control_bytes_of_every_kind_end_every_probe() {
+    // No empty slot, and every slot a candidate of some key.
+    for (_, bytes, keys) in golden() {
+        for byte in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            for p in 0..raw::partitions(&bytes) {
+                damaged[raw::sections(&bytes, p)[1].clone()].fill(byte);
+            }
+            survive(&damaged, &some(&keys, 20, 0));
+        }
+        // The byte that is sought, for some keys; `exercise` counts the reads.
+        let hasher = Table::open(&bytes).unwrap().footer().hasher;
+        for key in some(&keys, 20, 0) {
+            let mut damaged = bytes.clone();
+            for p in 0..raw::partitions(&bytes) {
+                damaged[raw::sections(&bytes, p)[1].clone()]
+                    .fill(pkhash_core::control(hasher.hash(key)));
+                // Let the filter admit everything, and the probe be as long as may be.
+                damaged[raw::sections(&bytes, p)[0].clone()].fill(0xff);
+                let at = raw::hot(&bytes, p);
+                put(&mut damaged, at + 20, 4, raw::get(&bytes, at + 8, 4));
+            }
+            raw::repair_footer(&mut damaged);
+            let table = Table::open(&damaged).unwrap();
+            exercise(&table, &[key]);
+        }
+    }
+}
+
+#[test]
+fn any_address() {
+    for (name, bytes, keys) in golden() {
+        let mut buffer = vec![0xaa; bytes.len() + 64];
+        let expected: Vec<_> = {
+            let table = Table::open(&bytes).unwrap();
+            keys.iter().map(|k| table.get(k).unwrap().map(|v| v.as_bytes().to_vec())).collect()
+        };
+        // Whatever the buffer's own address, all 64 residues occur.
+        for offset in 0..64 {
+            buffer[offset..offset + bytes.len()].copy_from_slice(&bytes);
+            let table = Table::open(&buffer[offset..offset + bytes.len()]).unwrap();
+            assert_eq!(table.verify(), Ok(()), "{name} at {offset}");
+            let keys = &keys[..keys.len().min(16)];
+            for (key, expected) in keys.iter().zip(&expected) {
+                let found = table.get(key).unwrap().map(|value| value.as_bytes().to_vec());
+                assert_eq!(found, *expected, "{name} at {offset}");
+            }
+            let mut out = vec![None; keys.len()];
+            table.get_batch(keys, &mut out).unwrap();
+            assert!(
+                out.iter()
+                    .map(Option::is_some)
+                    .eq(expected[..keys.len()].iter().map(Option::is_some))
+            );
+        }
+    }
+}
+
+#[test]
+fn garbage_is_refused() {
+    let mut rng = Rng(0x6a7ba6e);
+    for round in 0..3000 {
+        let mut bytes = {
+            let len = rng.below(2048);
+            rng.bytes(len)
+        };
+        // More and more of what a table has.
+        if round % 2 == 1 && bytes.len() >= 64 {
+            bytes[..64].copy_from_slice(&pkhash_core::format::head());
+        }
+        if round % 3 == 1 && bytes.len() >= 192 {
+            let at = bytes.len() - 128;
+            put(&mut bytes, at, 4, 1);
+            let len = bytes.len() as u64;
+            bytes[at + 6] = rng.below(3) as u8;
+            put(&mut bytes, at + 72, 8, len);
+            bytes[at + 120..].copy_from_slice(b"pkh-tail");
+            if len >= 64 + 128 + (72 << bytes[at + 6]) {
+                let directory = raw::directory(&bytes) as u64;
+                put(&mut bytes, at + 80, 8, directory);
+            }
+            raw::repair_footer(&mut bytes);
+        }
+        assert!(Table::open(&bytes).is_err(), "round {round}");
+    }
+    for byte in [0x00, 0xff] {
+        for len in [0, 1, 63, 64, 191, 192, 264, 4096] {
+            assert!(Table::open(&vec![byte; len]).is_err());
+        }
+    }
+}
+
+#[test]
+fn other_bytes_behind_a_parsed_footer() {
+    // `with_footer` trusts nothing: the file may have changed since its footer was parsed.
+    let mut rng = Rng(0x07e4);
+    for (name, bytes, keys) in golden() {
+        let footer = Footer::parse(&bytes, bytes.len() as u64).unwrap();
+        let directory = raw::directory(&bytes);
+        for round in 0..200 {
+            let mut damaged = bytes.clone();
+            if round % 2 == 0 {
+                damaged.fill_with(|| rng.next() as u8);
+            } else {
+                // Entries of a directory at their edges.
+                let fields = fields(&bytes);
+                for _ in 0..1 + rng.below(4) {
+                    let (_, at, width) = fields[rng.below(fields.len())];
+                    let values = interesting(raw::get(&bytes, at, width), bytes.len() as u64);
+                    put(&mut damaged, at, width, values[rng.below(values.len())]);
+                }
+            }
+            let table = Table::with_footer(&damaged, footer).expect("of the same length");
+            let keys = some(&keys, 8, round);
+            let mut out = vec![None; keys.len()];
+            let _ = table.get_batch(&keys, &mut out);
+            for key in &keys {
+                let _ = table.get(key);
+                let _ = table.filter_admits(footer.hasher.hash(key));
+                // A device that has no bytes past its end answers with zeros.
+                let mut lookup = Lookup::new(&footer, &damaged[directory..], key).unwrap();
+                for _ in 0..1000 {
+                    let Some(want) = lookup.want() else { break };
+                    let mut read = vec![0; want.len];
+                    let from = usize::try_from(want.offset).unwrap_or(usize::MAX);
+                    if let Some(there) = damaged.get(from..from.saturating_add(want.len)) {
+                        read.copy_from_slice(there);
+                    }
+                    if lookup.supply(&read).is_err() {
+                        break;
+                    }
+                }
+            }
+            assert!(table.iter().count() <= bytes.len(), "{name}");
+            assert!(table.range(0, u64::MAX).count() <= bytes.len(), "{name}");
+            let _ = table.verify();
+            let _ = table.probe_lengths::<0>();
+            let _ = table.filter_fill();
+            for p in 0..footer.partitions() + 1 {
+                let _ = table.partition(p).map(|entry| {
+                    pkhash_core::Section::ALL.map(|section| entry.section(footer.layout, section))
+                });
+            }
+        }
+        for len in [0, 1, bytes.len() - 1] {
+            assert!(Table::with_footer(&bytes[..len], footer).is_err());
+            assert!(Lookup::new(&footer, &bytes[..len.min(100)], b"").is_err());
+        }
+    }
+}
