@@ -48,7 +48,7 @@ impl Table<'_> {
         let mut totals = Totals { min_key_len: u64::MAX, ..Totals::default() };
         for p in 0..self.footer().partitions() {
             let entry = self.partition(p).unwrap_or_default();
-            self.verify_checksums(p, &entry)?;
+            self.verify_checksums(p)?;
             self.verify_slots(p, &entry, &mut totals)?;
             if self.footer().layout == Layout::TermOrder {
                 self.verify_term_order(&entry)?;
@@ -66,7 +66,13 @@ impl Table<'_> {
         equal("largest value of the tail", end, totals.max_value, footer.max_value)
     }
 
-    fn verify_checksums(&self, p: u32, entry: &Partition) -> Result<()> {
+    /// Compares the checksums of one partition's sections: the first half of
+    /// [`verify`](Self::verify), and enough to find damage.
+    ///
+    /// # Errors
+    /// [`Error::SectionChecksum`].
+    pub fn verify_checksums(&self, p: u32) -> Result<()> {
+        let entry = &self.partition(p).unwrap_or_default();
         for (section, expected) in Section::ALL.into_iter().zip(entry.checksums) {
             let (offset, bytes) = self.section(entry, section).unwrap_or_default();
             let found = if bytes.is_empty() { 0 } else { checksum(bytes) };

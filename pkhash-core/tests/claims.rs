@@ -538,3 +538,24 @@ fn sections_of_small_tables_lie_where_the_specification_says() {
         }
     }
 }
+
+#[test]
+fn a_footer_of_more_than_4_gib_over_few_bytes_is_an_error() {
+    // 32 bits of the claimed length are just the length of the bytes: a `usize` of 32 bits that was
+    // cast and not converted would be taken in.
+    for partitions in [1, 2] {
+        let mut raw = term_order(vec![RawPartition::new(3, 10, 1); partitions]);
+        raw.partitions[partitions - 1].record_bytes = 1 << 32;
+        let (end, claimed) = (raw.encode(), raw.file_len());
+        let mut bytes = format::head().to_vec();
+        bytes.resize(claimed as u32 as usize - end.len(), 0);
+        bytes.extend(&end);
+        assert_eq!(bytes.len() as u64, claimed - (1 << 32));
+        let footer = assert_accepted(&raw);
+        assert!(matches!(Table::open(&bytes), Err(Error::BadField { .. })));
+        assert_eq!(
+            Table::with_footer(&bytes, footer).map(|table| table.len()),
+            Err(Error::WrongLength { expected: claimed, found: bytes.len() as u64 })
+        );
+    }
+}

@@ -37,6 +37,11 @@ fn assert_names<'n>(folder: &str, names: impl Iterator<Item = &'n str>) {
 }
 
 #[test]
+fn this_is_the_machine_that_was_asked_for() {
+    common::assert_expected_arch();
+}
+
+#[test]
 fn valid_files_are_their_recipes() {
     for recipe in RECIPES {
         compare(&recipe.path(), &recipe.bytes());

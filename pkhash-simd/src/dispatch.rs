@@ -1,59 +1,117 @@
 //! [`Kernel`]: which kernel, chosen once per call.
 
-use pkhash_core::{Result, Scalar, Table, Value};
+use pkhash_core::{FixedKeys, Result, Scalar, Table, Value};
 
+#[cfg(target_arch = "aarch64")]
+use crate::arch::aarch64::Neon;
 #[cfg(target_arch = "x86_64")]
-use crate::arch::x86_64::Avx2;
+use crate::arch::x86_64::{Avx2, Avx512, Sse2};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::detect;
 
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Scalar(Scalar),
     #[cfg(target_arch = "x86_64")]
+    Sse2(Sse2),
+    #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
 }
 
 /// A kernel that can run on this CPU. There is no other way to get a value of this type than to ask
 /// for one that can.
 ///
 /// All kernels give the same answers; they differ in speed alone. Detection is remembered by the
-/// process, and the handle is a copyable word: keep one beside the table.
+/// process, and the handle is a copyable byte: keep one beside the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel(Choice);
 
+/// Runs the same code with whichever kernel was chosen: the scalar one is inlined here, the others are
+/// entered through their `#[target_feature]` function.
+macro_rules! with_kernel {
+    ($choice:expr, $plain:expr, $entry:ident($($argument:expr),*)) => {
+        match $choice {
+            Choice::Scalar(kernel) => $plain(kernel),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the CPU has the features of `sse2`, as the kernel proves.
+            Choice::Sse2(kernel) => unsafe { sse2::$entry(kernel, $($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the CPU has the features of `avx2`, as the kernel proves.
+            Choice::Avx2(kernel) => unsafe { avx2::$entry(kernel, $($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the CPU has the features of `avx512`, as the kernel proves.
+            Choice::Avx512(kernel) => unsafe { avx512::$entry(kernel, $($argument),*) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: the CPU has the features of `neon`, as the kernel proves.
+            Choice::Neon(kernel) => unsafe { neon::$entry(kernel, $($argument),*) },
+        }
+    };
+}
+
 impl Kernel {
+    /// The names of all kernels that this crate has, on whatever machine.
+    pub const NAMES: [&'static str; 5] = ["scalar", "sse2", "avx2", "avx512", "neon"];
+
     /// The kernel that this machine should use. With the feature `scalar`, the scalar one.
-    ///
-    /// On x86-64 that is AVX2 where there is AVX2: a probe at load factor 0.75 is over within 32
-    /// slots for all but 1 key in 1,000, and one compare of 32 costs what one of 8 does.
     #[must_use]
     pub fn detect() -> Self {
         if cfg!(feature = "scalar") {
             return Self::scalar();
         }
-        Self::avx2().unwrap_or_else(Self::scalar)
+        Self::avx2().or_else(Self::sse2).or_else(Self::neon).unwrap_or_else(Self::scalar)
     }
 
-    /// The kernel of every machine.
+    /// The kernel of every machine: 8 slots at a time, and no prefetch.
     #[must_use]
     pub const fn scalar() -> Self {
         Self(Choice::Scalar(Scalar))
+    }
+
+    /// 16 slots at a time, on every x86-64 CPU.
+    #[must_use]
+    pub const fn sse2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return match detect::sse2() {
+            Some(proof) => Some(Self(Choice::Sse2(proof))),
+            None => None,
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        None
     }
 
     /// 32 slots at a time, on x86-64 with AVX2.
     #[must_use]
     pub fn avx2() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
-        {
-            crate::detect::avx2().map(|proof| Self(Choice::Avx2(proof)))
-        }
+        return detect::avx2().map(|proof| Self(Choice::Avx2(proof)));
         #[cfg(not(target_arch = "x86_64"))]
-        {
-            None
-        }
+        None
     }
 
-    /// The names of all kernels that this crate has, on whatever machine.
-    pub const NAMES: [&'static str; 2] = ["scalar", "avx2"];
+    /// 64 slots at a time, on x86-64 with AVX-512BW.
+    #[must_use]
+    pub fn avx512() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return detect::avx512().map(|proof| Self(Choice::Avx512(proof)));
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+
+    /// 32 slots at a time, on AArch64 with NEON.
+    #[must_use]
+    pub const fn neon() -> Option<Self> {
+        #[cfg(target_arch = "aarch64")]
+        return match detect::neon() {
+            Some(proof) => Some(Self(Choice::Neon(proof))),
+            None => None,
+        };
+        #[cfg(not(target_arch = "aarch64"))]
+        None
+    }
 
     /// The kernel of this name, if it can run here.
     #[must_use]
@@ -63,7 +121,9 @@ impl Kernel {
 
     /// All kernels that can run here, the scalar one first. Not affected by the feature `scalar`.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Some(Self::scalar()), Self::avx2()].into_iter().flatten()
+        [Some(Self::scalar()), Self::sse2(), Self::avx2(), Self::avx512(), Self::neon()]
+            .into_iter()
+            .flatten()
     }
 
     /// The name: one of [`NAMES`](Self::NAMES).
@@ -73,7 +133,13 @@ impl Kernel {
         match self.0 {
             Choice::Scalar(kernel) => kernel.name(),
             #[cfg(target_arch = "x86_64")]
+            Choice::Sse2(kernel) => kernel.name(),
+            #[cfg(target_arch = "x86_64")]
             Choice::Avx2(kernel) => kernel.name(),
+            #[cfg(target_arch = "x86_64")]
+            Choice::Avx512(kernel) => kernel.name(),
+            #[cfg(target_arch = "aarch64")]
+            Choice::Neon(kernel) => kernel.name(),
         }
     }
 
@@ -97,12 +163,11 @@ impl Kernel {
         hash: u64,
         key: &[u8],
     ) -> Result<Option<Value<'a>>> {
-        match self.0 {
-            Choice::Scalar(kernel) => table.get_hashed_with(kernel, hash, key),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the CPU has AVX2, as the kernel proves.
-            Choice::Avx2(kernel) => unsafe { avx2::get_hashed(kernel, table, hash, key) },
-        }
+        with_kernel!(
+            self.0,
+            |kernel| table.get_hashed_with(kernel, hash, key),
+            get_hashed(table, hash, key)
+        )
     }
 
     /// [`Table::get_batch`] with this kernel.
@@ -116,21 +181,57 @@ impl Kernel {
         keys: &[B],
         out: &mut [Option<Value<'a>>],
     ) -> Result<usize> {
-        match self.0 {
-            Choice::Scalar(kernel) => table.get_batch_with(kernel, keys, out),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the CPU has AVX2, as the kernel proves.
-            Choice::Avx2(kernel) => unsafe { avx2::get_batch(kernel, table, keys, out) },
+        with_kernel!(
+            self.0,
+            |kernel| table.get_batch_with(kernel, keys, out),
+            get_batch(table, keys, out)
+        )
+    }
+
+    /// [`Table::get_batch_fixed_with`] with this kernel.
+    ///
+    /// # Errors
+    /// As [`Table::get_batch`].
+    #[inline]
+    pub fn get_batch_fixed<'a>(
+        self,
+        table: &Table<'a>,
+        keys: FixedKeys<'_>,
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        with_kernel!(
+            self.0,
+            |kernel| table.get_batch_fixed_with(kernel, keys, out),
+            get_batch_fixed(table, keys, out)
+        )
+    }
+
+    /// Compares one group of control bytes: what the conformance suite and the fuzzer test.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn match_group(
+        self,
+        group: &[u8; pkhash_core::GROUP_MAX],
+        control: u8,
+    ) -> (u32, pkhash_core::Matches) {
+        fn plain<K: pkhash_core::Kernel>(
+            kernel: K,
+            group: &[u8; pkhash_core::GROUP_MAX],
+            control: u8,
+        ) -> (u32, pkhash_core::Matches) {
+            (K::WIDTH, kernel.match_group(group, control))
         }
+        with_kernel!(self.0, |kernel| plain(kernel, group, control), match_group(group, control))
     }
 }
 
 /// The entry points of a lookup, compiled for one instruction set: core's generic functions are
 /// inlined into them.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! entry_points {
     ($module:ident, $kernel:ty, $features:literal) => {
         mod $module {
-            use pkhash_core::{Result, Table, Value};
+            use pkhash_core::{FixedKeys, GROUP_MAX, Kernel, Matches, Result, Table, Value};
 
             #[target_feature(enable = $features)]
             pub(super) fn get_hashed<'a>(
@@ -151,10 +252,34 @@ macro_rules! entry_points {
             ) -> Result<usize> {
                 table.get_batch_with(kernel, keys, out)
             }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn get_batch_fixed<'a>(
+                kernel: $kernel,
+                table: &Table<'a>,
+                keys: FixedKeys<'_>,
+                out: &mut [Option<Value<'a>>],
+            ) -> Result<usize> {
+                table.get_batch_fixed_with(kernel, keys, out)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn match_group(
+                kernel: $kernel,
+                group: &[u8; GROUP_MAX],
+                control: u8,
+            ) -> (u32, Matches) {
+                (<$kernel>::WIDTH, kernel.match_group(group, control))
+            }
         }
     };
 }
 
-// BMI1 and POPCNT come with every CPU that has AVX2, but they are not what was detected.
 #[cfg(target_arch = "x86_64")]
-entry_points!(avx2, crate::arch::x86_64::Avx2, "avx2");
+entry_points!(sse2, super::Sse2, "sse2");
+#[cfg(target_arch = "x86_64")]
+entry_points!(avx2, super::Avx2, "avx2,bmi1,bmi2");
+#[cfg(target_arch = "x86_64")]
+entry_points!(avx512, super::Avx512, "avx512f,avx512bw,bmi1,bmi2");
+#[cfg(target_arch = "aarch64")]
+entry_points!(neon, super::Neon, "neon");

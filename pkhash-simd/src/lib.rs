@@ -38,3 +38,19 @@ mod detect;
 mod dispatch;
 
 pub use dispatch::Kernel;
+
+/// Asks for the cache line of `data` that holds the byte at `at`, as the kernels do: for who runs
+/// stages of a lookup of their own. A hint: never fails, whatever the offset, and does nothing on
+/// architectures without a vector kernel.
+#[inline(always)]
+pub fn prefetch(data: &[u8], at: usize) {
+    cfg_if::cfg_if! {
+        if #[cfg(target_arch = "x86_64")] {
+            arch::x86_64::prefetch(data, at);
+        } else if #[cfg(target_arch = "aarch64")] {
+            arch::aarch64::prefetch(data, at);
+        } else {
+            let _ = (data, at);
+        }
+    }
+}

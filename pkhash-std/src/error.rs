@@ -56,10 +56,16 @@ pub enum Error {
         /// Docs in the map.
         expected: u64,
     },
-    /// The path names something that a table cannot replace: a folder, a device, a pipe.
+    /// The path names something that is no table, and that a table must not replace: a folder, a
+    /// device, a pipe.
     NotAFile {
         /// The path.
         path: PathBuf,
+    },
+    /// Threads could not be started.
+    Threads {
+        /// The cause.
+        source: io::Error,
     },
     /// The caller asked to stop.
     Cancelled,
@@ -146,11 +152,8 @@ impl fmt::Display for Error {
                 f,
                 "input {input} has doc ID {found}, but its doc map has {expected} entries"
             ),
-            Self::NotAFile { path } => write!(
-                f,
-                "{}: not a regular file: a table is published by rename and would replace it",
-                path.display()
-            ),
+            Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
+            Self::Threads { source } => write!(f, "cannot start threads: {source}"),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }
@@ -159,7 +162,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::Threads { source } => Some(source),
             Self::Table { source, .. } => Some(source),
             _ => None,
         }

@@ -217,6 +217,12 @@ impl Publication {
         &self.folder
     }
 
+    /// The temporary file's path, for who ends the process without dropping this.
+    #[must_use]
+    pub fn temporary_path(&self) -> &Path {
+        self.temporary.path()
+    }
+
     /// Where to write.
     pub fn file(&mut self) -> &mut File {
         self.temporary.as_file_mut()

@@ -34,3 +34,7 @@ pub use pkhash_core as core;
 pub use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
 pub use pkhash_core::{Footer, Hasher, Layout, Table, Value, ValueFormat, ValueKind};
 pub use pkhash_simd::Kernel;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

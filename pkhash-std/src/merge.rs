@@ -4,6 +4,7 @@
 //! of slots of each input. Nothing is spilled; memory holds the partitions that are being built.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
 use pkhash_core::{Footer, Hasher, Table, Value, ValueKind};
@@ -11,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::file::{Publication, TableFile};
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
 
 /// In a [`DocMap::Map`]: the doc was deleted.
 pub const DELETED: u32 = u32::MAX;
@@ -113,21 +114,25 @@ fn merge_into(
         hasher: first.map_or(Hasher::new(0), |first| first.hasher),
         partition_bits: options.partition_bits,
     };
+    let pool = pool(options.threads, 1 << pkhash_core::MAX_PARTITION_BITS)?;
     let mut stats = KeyStats::default();
     for (i, input) in inputs.iter().enumerate() {
-        stats.merge(&stats_of(i, input)?);
+        options.control.check()?;
+        stats.merge(&pool.install(|| check_sums(input).and_then(|()| stats_of(i, input)))?);
     }
     let plan = table.plan(&stats)?;
     let builder = Builder {
         plan,
         on_duplicate: options.on_duplicate,
-        threads: options.threads,
+        pool: &pool,
         window: usize::MAX,
         control: &options.control,
     };
-    let mut loader = Inputs { inputs, plan };
+    let read: Vec<AtomicU64> = inputs.iter().map(|_| AtomicU64::new(0)).collect();
+    let mut loader = Inputs { inputs, plan, read: &read };
     let (footer, duplicates) =
         builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
+    check_read(inputs, &read)?;
     Ok(Built { footer, duplicates, spilled: 0 })
 }
 
@@ -165,6 +170,35 @@ fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
                 expected: 4,
                 found: width.into(),
             });
+        }
+    }
+    Ok(())
+}
+
+/// A merge gives every byte a new checksum, so it must not take damaged ones: they would pass for good
+/// ever after. Reading an input once more costs little beside merging it, and what follows finds it in
+/// memory.
+fn check_sums(input: &MergeInput<'_>) -> Result<()> {
+    let table = input.table.table();
+    (0..table.footer().partitions())
+        .into_par_iter()
+        .try_for_each(|p| table.verify_checksums(p))
+        .map_err(Error::table(input.table.path()))
+}
+
+/// A table with good checksums that was written wrongly: a misplaced key ends a range too early, or is
+/// in none. Then fewer records were read than there are, and the merged table would lack sound keys.
+fn check_read(inputs: &[MergeInput<'_>], read: &[AtomicU64]) -> Result<()> {
+    for (input, read) in inputs.iter().zip(read) {
+        let (footer, found) = (input.table.footer(), read.load(Ordering::Relaxed));
+        if found != footer.keys {
+            let source = pkhash_core::Error::Corrupt {
+                what: "number of keys that were read",
+                offset: footer.file_len,
+                expected: footer.keys,
+                found,
+            };
+            return Err(Error::table(input.table.path())(source));
         }
     }
     Ok(())
@@ -269,6 +303,8 @@ fn map_value(
 struct Inputs<'m, 'a> {
     inputs: &'m [MergeInput<'a>],
     plan: Plan,
+    /// For each input, how many records were read, deleted ones included.
+    read: &'m [AtomicU64],
 }
 
 impl<'m> Loader for Inputs<'m, '_> {
@@ -281,6 +317,7 @@ impl<'m> Loader for Inputs<'m, '_> {
         let last = first | (u64::MAX >> bits);
         Ok(MergedPart {
             inputs: self.inputs.iter().map(|i| (i.table.table(), i)).collect(),
+            read: self.read,
             range: (first, last),
             keys: Vec::new(),
             values: Vec::new(),
@@ -292,6 +329,7 @@ impl<'m> Loader for Inputs<'m, '_> {
 /// What the inputs hold of one partition.
 struct MergedPart<'m> {
     inputs: Vec<(Table<'m>, &'m MergeInput<'m>)>,
+    read: &'m [AtomicU64],
     range: (u64, u64),
     keys: Vec<(u64, &'m [u8])>,
     /// The new values, one behind the other.
@@ -303,7 +341,9 @@ impl Part for MergedPart<'_> {
     fn prepare(&mut self) -> Result<()> {
         let mut new = [0; 64];
         for (i, (table, input)) in self.inputs.iter().enumerate() {
+            let mut read = 0;
             for record in table.range(self.range.0, self.range.1) {
+                read += 1;
                 let (hash, key, value) = record.map_err(Error::table(input.table.path()))?;
                 if let Some(width) = map_value(i, input, value, &mut new)? {
                     self.keys.push((hash, key));
@@ -311,6 +351,7 @@ impl Part for MergedPart<'_> {
                     self.value_width = width;
                 }
             }
+            self.read[i].fetch_add(read, Ordering::Relaxed);
         }
         Ok(())
     }

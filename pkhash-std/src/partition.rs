@@ -107,12 +107,24 @@ struct Done {
     duplicates: u64,
 }
 
+/// A pool of so many threads, 0: one for each core, for so many partitions.
+pub(crate) fn pool(threads: usize, partitions: u32) -> Result<rayon::ThreadPool> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if threads == 0 { cores } else { threads };
+    // No more than can have work, one of them for reading and writing; nor many more than there are
+    // cores: idle threads look for work, and a thousand of them on two cores take seconds.
+    let most = (partitions as usize + 1).min(8 * cores);
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.min(most))
+        .build()
+        .map_err(|error| Error::Threads { source: std::io::Error::other(error) })
+}
+
 /// How to build partitions.
 pub(crate) struct Builder<'c> {
     pub(crate) plan: Plan,
     pub(crate) on_duplicate: OnDuplicate,
-    /// 0: as many as there are cores.
-    pub(crate) threads: usize,
+    pub(crate) pool: &'c rayon::ThreadPool,
     /// The most partitions that may be held at once, given the caller's memory.
     pub(crate) window: usize,
     pub(crate) control: &'c Control,
@@ -126,10 +138,7 @@ impl Builder<'_> {
         out: &mut W,
         io_error: impl Fn(std::io::Error) -> Error + Sync,
     ) -> Result<(Footer, u64)> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.threads)
-            .build()
-            .map_err(|error| io_error(std::io::Error::other(error)))?;
+        let pool = self.pool;
         let window = pool.current_num_threads().min(self.window).max(1) as u32;
         let mut out = BlockWriter::new(out);
         let mut directory = vec![0; self.plan.directory_len()];

@@ -14,7 +14,7 @@ use pkhash_core::{MAX_PARTITION_BITS, ValueKind};
 
 use crate::error::{Error, Result};
 use crate::file::Publication;
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
 
 /// Buckets: as many as there can be partitions.
 const BUCKETS: usize = 1 << MAX_PARTITION_BITS;
@@ -34,7 +34,8 @@ pub struct WriterOptions {
     /// process needs besides is a few MB. At least [`MIN_MEMORY`]. The partition that is being built
     /// must fit: with more than 2^17 × 1,024 keys or 8 GiB of keys, partitions grow.
     pub memory: usize,
-    /// Threads that build; 0: one for each core. The table does not depend on it.
+    /// Threads that build; 0: one for each core. The table does not depend on it. More than there are
+    /// partitions, or many times the cores, are not started.
     pub threads: usize,
     /// Where keys go that outgrow the budget; `None`: the folder of the table, or the system's folder
     /// for temporary files if the table is not published. The file has no name there and vanishes
@@ -189,6 +190,13 @@ impl TableWriter {
         Ok(())
     }
 
+    /// The temporary file of a table that will be published, for who ends the process without
+    /// dropping the writer.
+    #[must_use]
+    pub fn temporary_path(&self) -> Option<&Path> {
+        self.publication.as_ref().map(Publication::temporary_path)
+    }
+
     /// Number of keys added so far.
     #[must_use]
     pub const fn keys(&self) -> u64 {
@@ -241,7 +249,7 @@ impl TableWriter {
         let builder = Builder {
             plan,
             on_duplicate: options.on_duplicate,
-            threads: options.threads,
+            pool: &pool(options.threads, plan.partitions())?,
             window: usize::try_from(left / per_partition.max(1)).unwrap_or(usize::MAX),
             control: &options.control,
         };
@@ -368,6 +376,12 @@ impl Buckets {
             Some(chunk) if wanted == self.chunk => chunk,
             other => {
                 self.free.extend(other);
+                // Chunks kept for later may be of no use for keys longer than they are.
+                while self.allocated.saturating_add(wanted) > self.limit
+                    && let Some(unused) = self.free.pop()
+                {
+                    self.allocated -= unused.capacity();
+                }
                 if self.allocated.saturating_add(wanted) > self.limit && !anyway {
                     return false;
                 }

@@ -3,7 +3,7 @@
 //! It is kept as two arrays: what a lookup reads (32 bytes for each partition, so that the 1,024
 //! partitions of a large table take 32 KiB of cache), then what only `open` and `verify` read.
 
-use super::{Fields, align_up, bytes_at};
+use super::{Fields, align_up};
 use crate::error::{Error, Result, Section};
 use crate::kernel::GROUP_MAX;
 use crate::layout::Layout;
@@ -119,35 +119,31 @@ impl Partition {
     }
 }
 
-/// The directory's bytes, of the length that the partition bits say.
+/// The directory's two arrays.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Directory<'a> {
-    bytes: &'a [u8],
-    /// Where the second array begins.
-    cold_at: usize,
+    hot: &'a [[u8; HOT_LEN]],
+    cold: &'a [[u8; COLD_LEN]],
 }
 
 impl<'a> Directory<'a> {
     /// `bytes` begins with the directory of a table with so many partition bits, and may go on.
-    pub(crate) const fn new(bytes: &'a [u8], partition_bits: u8) -> Self {
-        Self { bytes, cold_at: HOT_LEN << (partition_bits & 15) }
+    pub(crate) fn new(bytes: &'a [u8], partition_bits: u8) -> Self {
+        let cold_at = HOT_LEN << (partition_bits & 15);
+        let (hot, cold) = bytes.split_at_checked(cold_at).unwrap_or_default();
+        Self { hot: hot.as_chunks().0, cold: cold.as_chunks().0 }
     }
 
     /// What lookups need of a partition. Total: a partition that is not there is an empty one.
     #[inline(always)]
     pub(crate) fn hot(&self, partition: u32) -> Partition {
-        match bytes_at(self.bytes, partition as usize * HOT_LEN) {
-            Some(block) => Partition::hot(block),
-            None => Partition::default(),
-        }
+        self.hot.get(partition as usize).map_or_else(Partition::default, Partition::hot)
     }
 
     /// Everything about a partition.
     pub(crate) fn get(&self, partition: u32) -> Partition {
         let mut found = self.hot(partition);
-        if let Some(block) =
-            bytes_at::<COLD_LEN>(self.bytes, self.cold_at + partition as usize * COLD_LEN)
-        {
+        if let Some(block) = self.cold.get(partition as usize) {
             let fields = Fields::new(block);
             found.record_bytes = fields.u64(0);
             found.checksums = [fields.u64(8), fields.u64(16), fields.u64(24), fields.u64(32)];
@@ -157,8 +153,7 @@ impl<'a> Directory<'a> {
 
     /// The 4 bytes of a partition's entry that must be zero.
     pub(crate) fn reserved(&self, partition: u32) -> u32 {
-        bytes_at::<HOT_LEN>(self.bytes, partition as usize * HOT_LEN)
-            .map_or(0, |block| Fields::new(block).u32(28))
+        self.hot.get(partition as usize).map_or(0, |block| Fields::new(block).u32(28))
     }
 }
 

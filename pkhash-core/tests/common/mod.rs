@@ -41,6 +41,21 @@ impl Rng {
     }
 }
 
+/// CI says which machine it believes to test: `PKHASH_EXPECT_ARCH`, as [`std::env::consts::ARCH`].
+pub(crate) fn assert_expected_arch() {
+    let Ok(expected) = std::env::var("PKHASH_EXPECT_ARCH") else { return };
+    let (big_endian, pointer_width) = match expected.as_str() {
+        "x86_64" | "aarch64" => (false, 64),
+        "x86" => (false, 32),
+        "s390x" => (true, 64),
+        _ => panic!("PKHASH_EXPECT_ARCH={expected}: add it here"),
+    };
+    assert_eq!(std::env::consts::ARCH, expected);
+    // Asked of the machine itself.
+    assert_eq!(0x0102u16.to_ne_bytes() == [1, 2], big_endian);
+    assert_eq!(usize::BITS, pointer_width);
+}
+
 /// Builds a table of these pairs with buffers of just the size needed.
 pub(crate) fn try_build(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>> {
     let mut entries: Vec<Entry<'_>> =

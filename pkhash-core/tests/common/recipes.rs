@@ -169,7 +169,7 @@ pub(crate) fn find(name: &str) -> &'static Recipe {
     RECIPES.iter().find(|recipe| recipe.name == name).expect("a recipe of this name")
 }
 
-/// A folder of golden files.
+/// A folder of golden files. (The tests of `pkhash-simd` use this module too.)
 pub(crate) fn folder(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "..", "pkhash-core", "tests", "golden", name].iter().collect()
 }

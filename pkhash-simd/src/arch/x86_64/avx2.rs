@@ -7,13 +7,13 @@ use core::arch::x86_64::{
 
 use pkhash_core::{GROUP_MAX, Matches};
 
-/// Proof that the CPU has AVX2 and that the operating system saves its registers.
+/// Proof that the CPU has AVX2, BMI1 and BMI2, and that the operating system saves the YMM registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     /// # Safety
-    /// The CPU has AVX2 and the operating system saves the YMM registers.
+    /// The CPU has AVX2, BMI1 and BMI2, and the operating system saves the YMM registers.
     pub(crate) const unsafe fn new_unchecked() -> Self {
         Self(())
     }
@@ -22,22 +22,14 @@ impl Avx2 {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
-    let low: &[u8; 32] = const_first(group);
-    // SAFETY: `low` is 32 readable bytes; the load may be unaligned.
-    let slots = unsafe { _mm256_loadu_si256(low.as_ptr().cast::<__m256i>()) };
+    // SAFETY: the group is 64 readable bytes, of which this loads 32; the load may be unaligned.
+    let slots = unsafe { _mm256_loadu_si256(group.as_ptr().cast::<__m256i>()) };
     let hits = _mm256_cmpeq_epi8(slots, _mm256_set1_epi8(control.cast_signed()));
     let empty = _mm256_cmpeq_epi8(slots, _mm256_setzero_si256());
     Matches {
         hits: u64::from(_mm256_movemask_epi8(hits).cast_unsigned()),
         empty: u64::from(_mm256_movemask_epi8(empty).cast_unsigned()),
     }
-}
-
-/// The first half of a group.
-#[inline(always)]
-fn const_first(group: &[u8; GROUP_MAX]) -> &[u8; 32] {
-    let (halves, _) = group.as_chunks();
-    &halves[0]
 }
 
 impl pkhash_core::Kernel for Avx2 {

@@ -28,6 +28,7 @@ impl Fail {
     }
 
     /// For `map_err`: a failed write to standard output.
+    #[allow(clippy::needless_pass_by_value)]
     pub(crate) fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::OutputClosed

@@ -1,8 +1,8 @@
 //! Progress bars, Ctrl-C, sizes, and how tables are opened.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -35,24 +35,62 @@ pub(crate) fn counter(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets, so that a build or a merge stops and clears up. The
-/// second one ends the process at once.
-pub(crate) fn cancel_flag() -> Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let seen = flag.clone();
-    ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+/// Ctrl-C and SIGTERM: how a build or a merge stops and clears up.
+pub(crate) struct Cancel {
+    flag: Arc<AtomicBool>,
+    /// While the main thread may be blocked on its input: the file to remove before the process ends.
+    blocked: Arc<Mutex<Option<PathBuf>>>,
+}
+
+impl Cancel {
+    /// Handles the signals. The first one sets the flag, which is looked at between pieces of work;
+    /// the second one ends the process at once.
+    pub(crate) fn new() -> Result<Self> {
+        let cancel = Self { flag: Arc::default(), blocked: Arc::default() };
+        let (flag, blocked) = (cancel.flag.clone(), cancel.blocked.clone());
+        ctrlc::set_handler(move || {
+            let temporary = blocked.lock().map(|mut path| path.take());
+            let again = flag.swap(true, Ordering::Relaxed);
+            if let Ok(Some(path)) = &temporary {
+                // Nothing can be done about a failure, and the process ends anyway.
+                let _ = std::fs::remove_file(path);
+            }
+            if again || matches!(temporary, Ok(Some(_))) {
+                std::process::exit(130);
+            }
+        })
+        .map_err(|error| Fail::message(format_args!("cannot handle Ctrl-C: {error}")))?;
+        Ok(cancel)
+    }
+
+    /// Runs something that reads, and may wait for ever: a signal meanwhile removes `temporary` and
+    /// ends the process.
+    pub(crate) fn while_reading<R>(
+        &self,
+        temporary: Option<PathBuf>,
+        read: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let set = |path| {
+            if let Ok(mut blocked) = self.blocked.lock() {
+                *blocked = path;
+            }
+        };
+        // A signal that came before.
+        if self.flag.load(Ordering::Relaxed) {
+            return Err(pkhash_std::Error::Cancelled.into());
         }
-    })
-    .map_err(|error| Fail::message(format_args!("cannot handle Ctrl-C: {error}")))?;
-    Ok(flag)
+        // Without a file to remove, an empty path: removing that fails, and the process ends.
+        set(Some(temporary.unwrap_or_default()));
+        let result = read();
+        set(None);
+        result
+    }
 }
 
 /// Shows partitions being written, and stops on Ctrl-C.
-pub(crate) fn control(what: &'static str, cancel: Arc<AtomicBool>) -> Control {
+pub(crate) fn control(what: &'static str, cancel: &Cancel) -> Control {
     let bar = bar(what, 0);
-    Control::default().cancelled_by(cancel).on_progress(move |done, all| {
+    Control::default().cancelled_by(cancel.flag.clone()).on_progress(move |done, all| {
         bar.set_length(all);
         bar.set_position(done);
         if done == all {

@@ -115,7 +115,7 @@ pub(crate) fn hint_at_policy(error: pkhash_std::Error) -> Fail {
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let began = Instant::now();
-        let cancel = ui::cancel_flag()?;
+        let cancel = ui::Cancel::new()?;
         let input = Input::open(&self.input)?;
         let make = self.make.make()?;
         let value = if self.set {
@@ -135,7 +135,7 @@ impl Args {
             threads: self.make.threads,
             temp_dir: self.temp_dir.clone(),
             on_duplicate: self.on_duplicate.into(),
-            control: ui::control("building", cancel.clone()),
+            control: ui::control("building", &cancel),
         };
         let to_stdout = self.output == Path::new("-");
         let mut writer = if to_stdout {
@@ -147,18 +147,14 @@ impl Args {
             Some(len) => ui::bar("reading", len),
             None => ui::counter("reading"),
         };
-        let stop = || {
-            if cancel.load(std::sync::atomic::Ordering::Relaxed) {
-                Err(pkhash_std::Error::Cancelled.into())
+        let temporary = writer.temporary_path().map(Path::to_owned);
+        cancel.while_reading(temporary, || {
+            if self.csv {
+                self.read_csv(input, &mut writer, &reading)
             } else {
-                Ok(())
+                self.read_lines(input, &mut writer, &reading)
             }
-        };
-        if self.csv {
-            self.read_csv(input, &mut writer, &reading, stop)?;
-        } else {
-            self.read_lines(input, &mut writer, &reading, stop)?;
-        }
+        })?;
         reading.finish_and_clear();
         let read = began.elapsed();
         let built = if to_stdout {
@@ -183,7 +179,6 @@ impl Args {
         input: Input,
         writer: &mut TableWriter,
         reading: &indicatif::ProgressBar,
-        stop: impl Fn() -> Result<()>,
     ) -> Result<()> {
         let by_bytes = input.len.is_some();
         let mut lines = input.into_lines(self.keys.separator());
@@ -211,7 +206,6 @@ impl Args {
             }
             if number % 65_536 == 0 {
                 reading.set_position(if by_bytes { lines.bytes } else { number });
-                stop()?;
             }
         }
     }
@@ -237,7 +231,6 @@ impl Args {
         input: Input,
         writer: &mut TableWriter,
         reading: &indicatif::ProgressBar,
-        stop: impl Fn() -> Result<()>,
     ) -> Result<()> {
         let (name, by_bytes) = (input.name(), input.len.is_some());
         let fail = |error: csv::Error| Fail::message(format_args!("{name}: {error}"));
@@ -282,7 +275,6 @@ impl Args {
             }
             if number % 65_536 == 0 {
                 reading.set_position(if by_bytes { csv.position().byte() } else { number });
-                stop()?;
             }
         }
         Ok(())

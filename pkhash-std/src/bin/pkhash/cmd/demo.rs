@@ -62,8 +62,8 @@ fn uuid(doc: u32) -> [u8; 16] {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let cancel = ui::cancel_flag()?;
-        let control = || ui::control("building", cancel.clone());
+        let cancel = ui::Cancel::new()?;
+        let control = || ui::control("building", &cancel);
         let keys = self.keys;
         let segments = self.segments.clamp(1, keys.max(1));
         let temporary = tempfile::tempdir()

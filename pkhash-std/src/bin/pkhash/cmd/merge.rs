@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pkhash_std::{DELETED, DocMap, MergeInput, MergeOptions, TableFile, merge, merge_to};
+use pkhash_std::{
+    DELETED, DocMap, MergeInput, MergeOptions, TableFile, ValueKind, merge, merge_to,
+};
 
 use super::build::{OnDuplicateArg, hint_at_policy, parse_value, report};
 use crate::fail::{Answer, Fail, Result};
@@ -45,7 +47,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let began = Instant::now();
-        let cancel = ui::cancel_flag()?;
+        let cancel = ui::Cancel::new()?;
         let tables: Vec<TableFile> =
             self.tables.iter().map(|path| self.open.open(path)).collect::<Result<_>>()?;
         let inputs: Vec<MergeInput<'_>> = tables
@@ -61,7 +63,7 @@ impl Args {
             partition_bits: make.partition_bits,
             threads: self.make.threads,
             on_duplicate: self.on_duplicate.into(),
-            control: ui::control("merging", cancel),
+            control: ui::control("merging", &cancel),
         };
         let built = if self.output == Path::new("-") {
             let mut out = io::stdout();
@@ -89,15 +91,23 @@ impl Args {
 
     fn doc_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
         if self.offset {
-            let mut base = 0u64;
+            let mut base = Some(0u64);
             let mut maps = Vec::new();
-            for table in tables {
-                maps.push(DocMap::Offset(base));
-                let docs = match table.footer().keys {
-                    0 => 0,
-                    _ => table.footer().max_value.saturating_add(1),
-                };
-                base = base.saturating_add(docs);
+            for (path, table) in self.tables.iter().zip(tables) {
+                let footer = table.footer();
+                let fail =
+                    |cause| Fail::message(format_args!("{}: --offset: {cause}", path.display()));
+                // Of opaque values the footer does not know the largest doc ID.
+                if footer.value.kind() != ValueKind::Integer {
+                    return Err(fail("the values are not integers: use --doc-map"));
+                }
+                if footer.keys == 0 {
+                    maps.push(DocMap::Keep);
+                    continue;
+                }
+                let begin = base.ok_or_else(|| fail("no doc IDs are left"))?;
+                maps.push(DocMap::Offset(begin));
+                base = footer.max_value.checked_add(1).and_then(|docs| begin.checked_add(docs));
             }
             return Ok(maps);
         }

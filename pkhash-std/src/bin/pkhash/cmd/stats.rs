@@ -94,7 +94,11 @@ impl Args {
 
     fn print(&self, file: &TableFile, facts: &Facts, out: &mut Output) -> Result<()> {
         let footer = file.footer();
-        let keys = footer.keys.max(1) as f64;
+        // Nothing for each of no keys.
+        let a_key = |bytes: u64| match footer.keys {
+            0 => String::new(),
+            keys => format!("  {:6.2} a key", bytes as f64 / keys as f64),
+        };
         out.line(self.table.display())?;
         let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
         line("layout", format!("{}, format version 1", footer.layout))?;
@@ -105,16 +109,16 @@ impl Args {
         line(
             "bytes",
             format!(
-                "{} ({}), {:.2} a key",
-                HumanCount(footer.file_len),
-                HumanBytes(footer.file_len),
-                footer.file_len as f64 / keys
+                "{:<13} {:>15}{}",
+                HumanBytes(footer.file_len).to_string(),
+                HumanCount(footer.file_len).to_string(),
+                a_key(footer.file_len)
             ),
         )?;
         for (section, bytes) in &facts.sections {
             if *bytes > 0 {
-                let (bytes, each) = (HumanCount(*bytes).to_string(), *bytes as f64 / keys);
-                line("", format!("{:<13} {bytes:>15}  {each:6.2} a key", section.name()))?;
+                let (count, each) = (HumanCount(*bytes).to_string(), a_key(*bytes));
+                line("", format!("{:<13} {count:>15}{each}", section.name()))?;
             }
         }
         let load = footer.keys as f64 / footer.slots.max(1) as f64;

@@ -35,10 +35,10 @@ impl Args {
             let table = path.display().to_string();
             match (checked, self.json) {
                 (Ok(keys), true) => {
-                    out.line(json!({ "table": table, "ok": true, "keys": keys }))?
+                    out.line(json!({ "table": table, "ok": true, "keys": keys }))?;
                 }
                 (Ok(keys), false) => {
-                    out.line(format_args!("{table}: ok, {} keys", HumanCount(keys)))?
+                    out.line(format_args!("{table}: ok, {} keys", HumanCount(keys)))?;
                 }
                 (Err(fail), true) => {
                     out.line(json!({ "table": table, "ok": false, "error": fail.to_string() }))?;

@@ -1,0 +1,177 @@
+//! Workloads for the benches: seeded keys, tables, and the limits of the machine to compare with.
+
+use pkhash_core::build::{self, Entry, LayoutChoice, Options, TermSlot, ValueChoice};
+use pkhash_core::{Layout, Table, Value, ValueFormat};
+
+/// SplitMix64: the stream of all random numbers here.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A stream.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    #[allow(clippy::should_implement_trait)]
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = self.0;
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `bound`.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        ((self.next() as u128 * bound as u128) >> 64) as u64
+    }
+
+    /// A random 16-byte key.
+    pub fn key(&mut self) -> [u8; 16] {
+        (u128::from(self.next()) << 64 | u128::from(self.next())).to_le_bytes()
+    }
+}
+
+/// A key of 16 bytes.
+pub type Key = [u8; 16];
+
+/// `n` random keys; the value of key i is i. Two are equal with a chance of 2^-80 or so, and then
+/// building the table fails.
+#[must_use]
+pub fn keys(n: usize) -> Vec<Key> {
+    let mut random = Random::new(1);
+    (0..n).map(|_| random.key()).collect()
+}
+
+/// Keys to ask for, `absent` of every 100 not among `keys`, and the answers.
+#[must_use]
+pub fn queries(keys: &[Key], n: usize, absent: u64) -> (Vec<Key>, Vec<Option<u32>>) {
+    let mut random = Random::new(2);
+    (0..n)
+        .map(|_| {
+            if random.below(100) < absent {
+                (random.key(), None)
+            } else {
+                let i = random.below(keys.len() as u64);
+                (keys[i as usize], Some(i as u32))
+            }
+        })
+        .unzip()
+}
+
+/// Bytes that begin at a cache line, as a heap copy and a mapping do.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    memory: Vec<u8>,
+    from: usize,
+}
+
+impl Lines {
+    /// So many zero bytes.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let memory = vec![0; len + 63];
+        let from = memory.as_ptr().align_offset(64);
+        Self { memory, from }
+    }
+}
+
+impl std::ops::Deref for Lines {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.from..self.memory.len() - 63 + self.from]
+    }
+}
+
+impl std::ops::DerefMut for Lines {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let to = self.memory.len() - 63 + self.from;
+        &mut self.memory[self.from..to]
+    }
+}
+
+/// A table of this layout with 4-byte values.
+///
+/// # Panics
+/// Never: 4 bytes is a width.
+#[must_use]
+pub fn options(layout: Layout, filter_bits: u8) -> Options {
+    Options {
+        layout: LayoutChoice::Fixed(layout),
+        filter_bits,
+        value: ValueChoice::Fixed(ValueFormat::integer(4).expect("a width")),
+        ..Options::default()
+    }
+}
+
+/// Builds a table in memory, on one thread, with 4-byte values.
+///
+/// # Panics
+/// If the keys cannot be built.
+#[must_use]
+pub fn table(keys: &[Key], options: &Options) -> Lines {
+    let values: Vec<[u8; 4]> = (0..keys.len() as u32).map(u32::to_le_bytes).collect();
+    let mut entries: Vec<Entry<'_>> =
+        keys.iter().zip(&values).map(|(key, value)| options.entry(key, value)).collect();
+    let mut scratch = vec![Entry::default(); keys.len()];
+    build::sort(&mut entries, &mut scratch).expect("scratch is long enough");
+    let len = build::table_len(options, &entries).expect("keys that fit the options");
+    let mut out = Lines::new(len);
+    let mut term_slots = vec![TermSlot::default(); keys.len()];
+    build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out)
+        .expect("keys that fit the options");
+    out
+}
+
+/// The doc IDs of a batch's answers.
+#[must_use]
+pub fn doc_ids(answers: &[Option<Value<'_>>]) -> Vec<Option<u32>> {
+    answers.iter().map(|value| value.and_then(Value::doc_id)).collect()
+}
+
+/// Checks that a table holds its keys.
+///
+/// # Panics
+/// If it does not.
+pub fn check(table: &Table<'_>, keys: &[Key]) {
+    table.verify().expect("a sound table");
+    assert_eq!(table.len(), keys.len() as u64);
+}
+
+/// The limit probe: random 64-byte lines of `buffer`, 32 prefetched before they are read.
+/// Returns a checksum of what was read, so that nothing can be left out.
+#[inline(never)]
+#[must_use]
+pub fn independent_reads(buffer: &[u8], lines: &[u32]) -> u64 {
+    const IN_FLIGHT: usize = 32;
+    let mut sum = 0u64;
+    for chunk in lines.chunks(IN_FLIGHT) {
+        for line in chunk {
+            pkhash_simd::prefetch(buffer, *line as usize * 64);
+        }
+        for line in chunk {
+            let at = *line as usize * 64;
+            let word = buffer[at..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+            sum = sum.wrapping_add(word);
+        }
+    }
+    sum
+}
+
+/// As [`independent_reads`], but each line is known only when the one before was read.
+#[inline(never)]
+#[must_use]
+pub fn dependent_reads(buffer: &[u8], lines: &[u32]) -> u64 {
+    let mut sum = 0u64;
+    for line in lines {
+        // The buffer holds zeros in bit 63, which the compiler cannot know.
+        let at = (u64::from(*line) ^ (sum >> 63)) as usize * 64;
+        let word = buffer[at..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+        sum = sum.wrapping_add(word & 0xffff);
+    }
+    sum
+}

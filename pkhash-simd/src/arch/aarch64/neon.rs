@@ -1,0 +1,64 @@
+//! NEON: 32 slots at a time.
+
+use core::arch::aarch64::{
+    uint8x16_t, vandq_u8, vceqq_u8, vceqzq_u8, vdupq_n_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8,
+    vreinterpretq_u64_u8,
+};
+
+use pkhash_core::{GROUP_MAX, Matches};
+
+/// Proof that the CPU has NEON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Neon(());
+
+impl Neon {
+    /// # Safety
+    /// The CPU has NEON.
+    pub(crate) const unsafe fn new_unchecked() -> Self {
+        Self(())
+    }
+}
+
+/// The bit of each slot in its byte of a mask.
+static BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+
+/// NEON has no instruction that gathers the results of a compare in a mask. Three pairwise additions
+/// of weighted bytes do it, and they take two vectors at a time: so 32 slots, hits and empty slots
+/// together, fill one 64-bit word with four additions, where 16 slots would take six for two masks.
+#[target_feature(enable = "neon")]
+#[inline]
+fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
+    // SAFETY: `BITS` is 16 readable bytes.
+    let bits = unsafe { vld1q_u8(BITS.as_ptr()) };
+    let [low, high, ..] = group.as_chunks::<16>().0 else { return Matches::default() };
+    // SAFETY: `low` is 16 readable bytes.
+    let low = unsafe { vld1q_u8(low.as_ptr()) };
+    // SAFETY: `high` is 16 readable bytes.
+    let high = unsafe { vld1q_u8(high.as_ptr()) };
+    let control = vdupq_n_u8(control);
+    let weigh = |compared: uint8x16_t| vandq_u8(compared, bits);
+    let hits = vpaddq_u8(weigh(vceqq_u8(low, control)), weigh(vceqq_u8(high, control)));
+    let empty = vpaddq_u8(weigh(vceqzq_u8(low)), weigh(vceqzq_u8(high)));
+    let sums = vpaddq_u8(hits, empty);
+    let mask = vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(sums, sums)));
+    Matches { hits: mask & 0xffff_ffff, empty: mask >> 32 }
+}
+
+impl pkhash_core::Kernel for Neon {
+    const WIDTH: u32 = 32;
+
+    fn name(self) -> &'static str {
+        "neon"
+    }
+
+    #[inline(always)]
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        // SAFETY: the CPU has NEON, as `self` proves (`new_unchecked`).
+        unsafe { match_group(group, control) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, data: &[u8], at: usize) {
+        super::prefetch(data, at);
+    }
+}

@@ -1,0 +1,51 @@
+//! AVX-512BW: 64 slots at a time, a whole cache line, compared straight into masks.
+
+use core::arch::x86_64::{
+    __m512i, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_set1_epi8, _mm512_testn_epi8_mask,
+};
+
+use pkhash_core::{GROUP_MAX, Matches};
+
+/// Proof that the CPU has AVX-512F, AVX-512BW, BMI1 and BMI2, and that the operating system saves the
+/// ZMM and mask registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The CPU has AVX-512F, AVX-512BW, BMI1 and BMI2, and the operating system saves the ZMM and mask
+    /// registers.
+    pub(crate) const unsafe fn new_unchecked() -> Self {
+        Self(())
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
+    // SAFETY: the group is 64 readable bytes; the load may be unaligned.
+    let slots = unsafe { _mm512_loadu_si512(group.as_ptr().cast::<__m512i>()) };
+    Matches {
+        hits: _mm512_cmpeq_epi8_mask(slots, _mm512_set1_epi8(control.cast_signed())),
+        empty: _mm512_testn_epi8_mask(slots, slots),
+    }
+}
+
+impl pkhash_core::Kernel for Avx512 {
+    const WIDTH: u32 = 64;
+
+    fn name(self) -> &'static str {
+        "avx512"
+    }
+
+    #[inline(always)]
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        // SAFETY: the CPU has AVX-512F and AVX-512BW, as `self` proves (`new_unchecked`).
+        unsafe { match_group(group, control) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, data: &[u8], at: usize) {
+        super::prefetch(data, at);
+    }
+}

@@ -1,0 +1,52 @@
+//! SSE2: 16 slots at a time, on every x86-64 CPU.
+
+use core::arch::x86_64::{
+    __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8, _mm_setzero_si128,
+};
+
+use pkhash_core::{GROUP_MAX, Matches};
+
+/// Proof that the CPU has SSE2.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sse2(());
+
+impl Sse2 {
+    /// # Safety
+    /// The CPU has SSE2.
+    pub(crate) const unsafe fn new_unchecked() -> Self {
+        Self(())
+    }
+}
+
+#[target_feature(enable = "sse2")]
+#[inline]
+fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
+    // SAFETY: the group is 64 readable bytes, of which this loads 16; the load may be unaligned.
+    let slots = unsafe { _mm_loadu_si128(group.as_ptr().cast::<__m128i>()) };
+    let hits = _mm_cmpeq_epi8(slots, _mm_set1_epi8(control.cast_signed()));
+    let empty = _mm_cmpeq_epi8(slots, _mm_setzero_si128());
+    // The masks have 16 bits: no sign to extend.
+    Matches {
+        hits: u64::from(_mm_movemask_epi8(hits).cast_unsigned()),
+        empty: u64::from(_mm_movemask_epi8(empty).cast_unsigned()),
+    }
+}
+
+impl pkhash_core::Kernel for Sse2 {
+    const WIDTH: u32 = 16;
+
+    fn name(self) -> &'static str {
+        "sse2"
+    }
+
+    #[inline(always)]
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        // SAFETY: the CPU has SSE2, as `self` proves (`new_unchecked`).
+        unsafe { match_group(group, control) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, data: &[u8], at: usize) {
+        super::prefetch(data, at);
+    }
+}

@@ -1,0 +1,1202 @@
+//! The `pkhash` command as a shell sees it: what it reads, prints and returns, and what it says when
+//! something is wrong.
+
+#![cfg(feature = "cli")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::command::{Run, command, run, run_with_input};
+use common::{Folder, Model, Rng, build_bytes, check, int, open_all, publish, slices};
+use pkhash_std::{
+    Kernel, Options, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+};
+
+/// A folder in which commands run.
+struct Shell(Folder);
+
+impl Shell {
+    fn new() -> Self {
+        Self(Folder::new())
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        self.0.write(name, bytes);
+    }
+
+    /// Runs a command line without quotes: parts are separated by spaces.
+    fn run(&self, line: &str) -> Run {
+        self.args(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn args(&self, args: &[&str]) -> Run {
+        run(&mut command(self.0.root(), args))
+    }
+
+    fn run_with_input(&self, line: &str, input: &[u8]) -> Run {
+        run_with_input(&mut command(self.0.root(), line.split_whitespace()), input)
+    }
+
+    /// Builds `t.pkh` of an input with these options, and returns what it holds.
+    fn build(&self, input: impl AsRef<[u8]>, options: &str) -> BTreeMap<Vec<u8>, u64> {
+        self.write("input", input);
+        self.run(&format!("build input -o t.pkh {options}")).expect(0);
+        self.table("t.pkh")
+    }
+
+    /// The build fails, says all this, and leaves nothing.
+    fn build_fails(&self, input: impl AsRef<[u8]>, options: &str, parts: &[&str]) -> String {
+        self.write("input", input);
+        let message = self.run(&format!("build input -o fails.pkh {options}")).fails(parts);
+        assert!(self.0.names().iter().all(|name| !name.contains("fails.pkh")));
+        message
+    }
+
+    fn table(&self, name: &str) -> BTreeMap<Vec<u8>, u64> {
+        let file = TableFile::open(self.0.path(name)).unwrap();
+        file.verify().unwrap();
+        file.table()
+            .iter()
+            .map(|record| {
+                let (key, value) = record.unwrap();
+                (key.to_vec(), value.as_u64().unwrap())
+            })
+            .collect()
+    }
+}
+
+fn pairs<K: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (K, u64)>) -> BTreeMap<Vec<u8>, u64> {
+    pairs.into_iter().map(|(key, value)| (key.as_ref().to_vec(), value)).collect()
+}
+
+#[test]
+fn lines() {
+    let shell = Shell::new();
+    let abc = pairs([("a", 0), ("b", 1), ("c", 2)]);
+    for input in ["a\nb\nc\n", "a\nb\nc", "a\r\nb\r\nc\r\n", "a\r\nb\nc"] {
+        assert_eq!(shell.build(input, ""), abc, "{input:?}");
+        let file = shell.0.read("t.pkh");
+        // From standard input, to standard output, or both: the same table.
+        shell.run_with_input("build - -o u.pkh", input.as_bytes()).expect(0);
+        assert!(shell.0.read("u.pkh") == file);
+        let run = shell.run("build input -o -");
+        assert_eq!(run.status.code(), Some(0));
+        assert!(run.out == file && run.err.contains("3 keys"));
+        let run = shell.run_with_input("build - -o - --json", input.as_bytes());
+        assert!(run.out == file);
+        let report: serde_json::Value = serde_json::from_str(&run.err).unwrap();
+        assert_eq!(report["keys"], 3);
+    }
+    // An empty key is a key; spaces, tabs and carriage returns inside of a line belong to it.
+    let mixed = pairs([("", 1), (" a ", 0), ("b\tc", 2), ("d\re", 3), ("\u{e4}", 4)]);
+    assert_eq!(shell.build(" a \n\nb\tc\nd\re\n\u{e4}", ""), mixed);
+    // Left out, it counts as a line all the same.
+    let without = shell.build("\na\n\n\nb\r\n\r\n", "--skip-empty");
+    assert_eq!(without, pairs([("a", 1), ("b", 4)]));
+    // No text at all.
+    let bytes = [&[0xff, 0xfe, 0][..], b"\n", &[0x80]].concat();
+    assert_eq!(shell.build(bytes, ""), pairs([(&[0xff, 0xfe, 0][..], 0), (&[0x80], 1)]));
+}
+
+#[test]
+fn inputs_of_nothing() {
+    let shell = Shell::new();
+    for (input, options) in
+        [("", ""), ("", "--null"), ("\n\n\r\n", "--skip-empty"), ("\0\0", "--null --skip-empty")]
+    {
+        assert_eq!(shell.build(input, options), pairs::<&str>([]), "{input:?}");
+        for line in ["get t.pkh -- a", "get t.pkh --missing --json -- a"] {
+            shell.run(line).expect(1);
+        }
+        assert_eq!(shell.run("dump t.pkh").expect(0).text(), "");
+        assert!(shell.run("stats t.pkh").expect(0).text().contains("keys"));
+        assert_eq!(shell.run("stats t.pkh --json").expect(0).json()["keys"], 0);
+        shell.run("verify t.pkh").expect(0);
+        shell.run("merge t.pkh t.pkh -o m.pkh").expect(0);
+        assert_eq!(shell.table("m.pkh"), pairs::<&str>([]));
+        assert_eq!(shell.run("get t.pkh --keys /dev/null").expect(0).text(), "");
+    }
+    // Newlines alone are empty keys: the same one, again and again.
+    assert_eq!(shell.build("\n", ""), pairs([("", 0)]));
+    assert_eq!(shell.build("\r\n", ""), pairs([("", 0)]));
+    let message = shell.build_fails("\n\n\n", "", &["duplicate", "\"\""]);
+    assert!(message.contains("0 and 1"), "{message}");
+    assert_eq!(shell.build("\n\n\n", "--on-duplicate first"), pairs([("", 0)]));
+    assert_eq!(shell.build("\n\n\n", "--on-duplicate last"), pairs([("", 2)]));
+}
+
+#[test]
+fn hex() {
+    let shell = Shell::new();
+    let keys = pairs([(&[0u8, 0xff][..], 0), (&[0xde, 0xad, 0xbe, 0xef], 1), (&[], 2)]);
+    assert_eq!(shell.build("00ff\nDEADbeef\r\n\n", "--hex"), keys);
+    assert_eq!(shell.build("00ff\0DEADbeef\0\0", "--hex --null"), keys);
+    for (bad, line) in [("0g", 3), ("0", 3), ("0x00", 3), (" 00", 3), ("\u{e4}\u{e4}", 3)] {
+        let place = format!("input:{line}");
+        shell.build_fails(format!("00\n01\n{bad}\n02"), "--hex", &[&place, "not hex", "\""]);
+        shell.build_fails(format!("00\0{bad}"), "--hex --null", &["input:2", "not hex"]);
+        shell
+            .run_with_input("build - --hex -o fails.pkh", format!("00\n{bad}").as_bytes())
+            .fails(&["standard input:2", "not hex"]);
+    }
+    // A very long line is not printed whole.
+    let message = shell.build_fails("zz".repeat(100_000), "--hex", &["input:1"]);
+    assert!(message.len() < 300);
+}
+
+#[test]
+fn null() {
+    let shell = Shell::new();
+    let keys = pairs([("a\nb", 0), ("c\r", 1), ("", 2), ("d\r\n", 3)]);
+    assert_eq!(shell.build("a\nb\0c\r\0\0d\r\n", "--null"), keys);
+    assert_eq!(shell.build("a\nb\0c\r\0\0d\r\n\0", "-0"), keys);
+}
+
+#[test]
+fn csv() {
+    let shell = Shell::new();
+    let table = "id,name,doc\r\nA1,\"one, two\",7\r\n\"B\"\"2\",\"two\nlines\",300\r\n,empty,9\r\n";
+    let by_id = |values: [u64; 3]| pairs([("A1", values[0]), ("B\"2", values[1]), ("", values[2])]);
+    assert_eq!(shell.build(table, "--csv --key id"), by_id([0, 1, 2]));
+    assert_eq!(shell.build(table, "--csv --key id --value doc"), by_id([7, 300, 9]));
+    assert_eq!(
+        shell.build(table, "--csv --key name"),
+        pairs([("one, two", 0), ("two\nlines", 1), ("empty", 2)])
+    );
+    assert_eq!(shell.build(table, "--csv --key id --skip-empty"), pairs([("A1", 0), ("B\"2", 1)]));
+    for (delimiter, option) in [(";", ";"), ("\t", "\\t"), ("|", "|"), ("\t", "\t")] {
+        shell.write("input", format!("x{delimiter}key\n1{delimiter}k,1\n2{delimiter}k 2\n"));
+        let args =
+            ["build", "input", "-o", "t.pkh", "--csv", "--key", "key", "--delimiter", option];
+        shell.args(&args).expect(0);
+        assert_eq!(shell.table("t.pkh"), pairs([("k,1", 0), ("k 2", 1)]));
+    }
+    // Values among spaces, hex keys, keys that are no text, no final newline.
+    assert_eq!(shell.build("k,v\na, 12 ", "--csv --key k --value v"), pairs([("a", 12)]));
+    assert_eq!(shell.build("k\n00ff\n", "--csv --key k --hex"), pairs([([0u8, 0xff], 0)]));
+    assert_eq!(shell.build(b"k\n\xff\xfe\n", "--csv --key k"), pairs([([0xffu8, 0xfe], 0)]));
+    assert_eq!(shell.build("k\n", "--csv --key k"), pairs::<&str>([]));
+    shell.run_with_input("build - -o t.pkh --csv --key k", b"k\nx\n").expect(0);
+    assert_eq!(shell.table("t.pkh"), pairs([("x", 0)]));
+
+    // Errors name file, line and cause; lines count those inside of quotes.
+    let quoted = "k,v\n\"two\nlines\",1\n";
+    for (input, options, parts) in [
+        ("k,v\na,1\n", "--key id", &["input", "\"id\"", "\"k\""][..]),
+        ("k,v\na,1\n", "--key k --value doc", &["input", "\"doc\"", "\"v\""]),
+        ("", "--key k", &["input", "\"k\""]),
+        ("k,v\na,1\nb,x\n", "--key k --value v", &["input:3", "\"x\""]),
+        (&format!("{quoted}b,-1\n"), "--key k --value v", &["input:4", "\"-1\""]),
+        ("k,v\na,1\nb,\n", "--key k --value v", &["input:3", "\"\""]),
+        (
+            "k,v\na,18446744073709551616\n",
+            "--key k --value v",
+            &["input:2", "18446744073709551616"],
+        ),
+        ("k,v\na,1\nb,2,3\n", "--key k", &["input", "line: 3"]),
+        ("k,v\na,1\nb\n", "--key k", &["input", "line: 3"]),
+        (&format!("{quoted}0,1\n"), "--key k --hex", &["input:2", "not hex"]),
+        ("k,v\na,1\na,2\n", "--key k --value v", &["duplicate", "\"a\"", "1", "2"]),
+        ("k,v\na,300\n", "--key k --value v --value-width 1", &["input:2", "width"]),
+    ] {
+        shell.build_fails(input, &format!("--csv {options}"), parts);
+    }
+    for options in [
+        "--csv",
+        "--key k",
+        "--value v",
+        "--csv --key k --pairs",
+        "--csv --key k --null",
+        "--csv --key k --delimiter ab",
+        "--csv --key k --delimiter \u{e4}",
+        "--csv --key k --value v --set",
+    ] {
+        shell.build_fails("k,v\na,1\n", options, &["--"]);
+    }
+}
+
+#[test]
+fn pairs_of_keys_and_values() {
+    let shell = Shell::new();
+    let input = "b\t7\na\tb\t8\n\t9\n\\x00ff\t10\r\n\\x\\\t 11 \n";
+    shell.build_fails(input, "--pairs", &["input:5", "not hex"]);
+    let input = input.replace("\\x\\", "\\y");
+    let keys = pairs([(&b"b"[..], 7), (b"a\tb", 8), (b"", 9), (&[0, 255], 10), (b"\\y", 11)]);
+    assert_eq!(shell.build(&input, "--pairs"), keys);
+    assert_eq!(
+        shell.build("\\x00ff\t1\n\\x\t2", "--pairs --text"),
+        pairs([("\\x00ff", 1), ("\\x", 2)])
+    );
+    assert_eq!(
+        shell.build("00ff\t1\n\t2\n", "--pairs --hex"),
+        pairs([(&[0u8, 255][..], 1), (&[], 2)])
+    );
+    assert_eq!(shell.build("a\n\t1\0b\t2\0", "--pairs --null"), pairs([("a\n", 1), ("b", 2)]));
+    assert_eq!(shell.build("\t1\na\t2\n", "--pairs --skip-empty"), pairs([("a", 2)]));
+    let most = u64::MAX.to_string();
+    assert_eq!(shell.build(format!("a\t{most}"), "--pairs"), pairs([("a", u64::MAX)]));
+    for bad in ["no tab", "", "a\t", "a\tb", "a\t-1", "a\t1.0", "a\t1e3", "a\t18446744073709551616"]
+    {
+        shell.build_fails(format!("ok\t1\n{bad}\n"), "--pairs", &["input:2", "value"]);
+    }
+    shell.build_fails("a\t1\nb\t256\n", "--pairs --value-width 1", &["input:2", "width"]);
+}
+
+#[test]
+fn duplicates() {
+    let shell = Shell::new();
+    let input = "x\na\ny\na\nz\na\n";
+    // The values are the numbers of the lines.
+    let message = shell.build_fails(input, "", &["duplicate", "\"a\"", "1", "3", "--on-duplicate"]);
+    assert_eq!(message.lines().count(), 1);
+    shell.build_fails("00\n00", "--hex", &["duplicate", "0x00"]);
+    let rest = [("x", 0), ("y", 2), ("z", 4)];
+    for (policy, value) in [("first", 1), ("last", 5)] {
+        let table = shell.build(input, &format!("--on-duplicate {policy}"));
+        assert_eq!(table, pairs(rest.into_iter().chain([("a", value)])));
+        let run = shell.run(&format!("build input -o t.pkh --json --on-duplicate {policy}"));
+        assert_eq!(run.expect(0).json()["duplicates"], 2);
+    }
+    shell.build_fails(input, "--on-duplicate any", &["any"]);
+}
+
+#[test]
+fn how_a_table_is_made() {
+    let shell = Shell::new();
+    let mut rng = Rng(1);
+    let uuids: String =
+        (0..1000).map(|_| format!("{:016x}{:016x}\n", rng.next(), rng.next())).collect();
+    shell.write("uuids", &uuids);
+    shell.write("mixed", (0..300).map(|i| format!("{i}\n")).collect::<String>());
+    let report = |line: &str| {
+        let built = shell.run(&format!("build {line} -o t.pkh --json")).expect(0).json();
+        shell.run("verify t.pkh").expect(0);
+        let stats = shell.run("stats t.pkh --json").expect(0).json();
+        for field in ["keys", "bytes", "layout", "partitions", "value_width", "filter_bits"] {
+            assert_eq!(built[field], stats[field], "{field}");
+        }
+        assert_eq!(stats["bytes"], shell.0.read("t.pkh").len());
+        stats
+    };
+    for (line, layout) in [
+        ("uuids --hex", "inline"),
+        ("uuids --hex --layout auto", "inline"),
+        ("uuids --hex --layout inline", "inline"),
+        ("uuids --hex --layout term-order", "term-order"),
+        // 32 bytes.
+        ("uuids", "term-order"),
+        ("mixed", "term-order"),
+    ] {
+        assert_eq!(report(line)["layout"], layout, "{line}");
+    }
+    for (line, bits, rate) in [
+        ("mixed", 10, Some(0.03)),
+        ("mixed --filter-bits 10", 10, Some(0.03)),
+        ("mixed --filter-bits 20", 20, Some(0.01)),
+        ("mixed --filter-bits 2", 2, Some(1.0)),
+        ("mixed --filter-bits none", 0, None),
+        ("mixed --filter-bits 0", 0, None),
+    ] {
+        let stats = report(line);
+        assert_eq!(stats["filter_bits"], bits);
+        let measured = stats["filter_false_positives"].as_f64();
+        assert_eq!(measured.is_some(), rate.is_some(), "{line}");
+        assert!(measured.unwrap_or(0.0) <= rate.unwrap_or(1.0), "{line}: {measured:?}");
+        assert_eq!(stats["sections"]["filter"] == 0, bits == 0);
+    }
+    for (option, partitions) in [("", 1), ("--partition-bits 0", 1), ("--partition-bits 10", 1024)]
+    {
+        assert_eq!(report(&format!("mixed {option}"))["partitions"], partitions);
+    }
+    for (option, width) in [("", 2), ("--value-width 2", 2), ("--value-width 8", 8), ("--set", 0)] {
+        let stats = report(&format!("mixed {option}"));
+        assert_eq!(stats["value_width"], width);
+        assert_eq!(stats["value_kind"], if width == 0 { "opaque" } else { "integer" });
+    }
+    assert_eq!(report("mixed --seed 42")["seed"], 42);
+    // Threads change nothing.
+    let files: BTreeSet<Vec<u8>> = [1, 2, 7]
+        .map(|threads| {
+            report(&format!("uuids --threads {threads} --partition-bits 5"));
+            shell.0.read("t.pkh")
+        })
+        .into();
+    assert_eq!(files.len(), 1);
+
+    for (line, part) in [
+        ("mixed --layout inline", "key length"),
+        ("uuids --layout inline", "key length"),
+        ("mixed --layout perfectly", "perfectly"),
+        ("mixed --filter-bits 65", "65"),
+        ("mixed --filter-bits many", "many"),
+        ("mixed --filter-bits -1", "-1"),
+        ("mixed --partition-bits 11", "partition bits"),
+        ("mixed --value-width 0", "value width"),
+        ("mixed --value-width 9", "value width"),
+        ("mixed --value-width 1", "mixed:257"),
+        ("mixed --set --value-width 4", "--set"),
+        ("mixed --hex --text", "--text"),
+        ("mixed --threads many", "many"),
+        ("mixed --memory 1", "memory"),
+        ("mixed --memory much", "much"),
+        ("mixed --seed x", "x"),
+        ("missing", "missing"),
+        (".", "."),
+    ] {
+        let files = shell.0.names();
+        shell.run(&format!("build {line} -o fails.pkh")).fails(&[part]);
+        assert_eq!(shell.0.names(), files);
+    }
+}
+
+#[test]
+fn a_table_that_outgrows_its_memory_is_the_same() {
+    let shell = Shell::new();
+    let mut rng = Rng(2);
+    let list: String = (0..90_000)
+        .map(|i| format!("{:016x}{:016x}{:016x}-{i}\n", rng.next(), rng.next(), rng.next()))
+        .collect();
+    shell.write("list", &list);
+    let built = shell.run("build list -o whole.pkh --json").expect(0).json();
+    assert_eq!(built["spilled_bytes"], 0);
+    for (options, input) in
+        [("--memory 8MiB", "list"), ("--memory 8388608 --threads 1 --temp-dir .", "-")]
+    {
+        let line = format!("build {input} -o t.pkh --json {options}");
+        let built = shell.run_with_input(&line, list.as_bytes()).expect(0).json();
+        assert!(built["spilled_bytes"].as_u64() > Some(5 << 20), "{built}");
+        assert!(shell.0.read("t.pkh") == shell.0.read("whole.pkh"));
+        assert_eq!(shell.0.names(), ["list", "t.pkh", "whole.pkh"]);
+    }
+    let text = shell.run("build list -o t.pkh --memory 8MiB").expect(0);
+    assert!(text.text().contains("spilled"));
+    shell.run("build list -o u.pkh --memory 8MiB --temp-dir missing").fails(&["missing"]);
+}
+
+#[test]
+fn get() {
+    let shell = Shell::new();
+    shell.build("a\nb\nc\n-d\n\nwith space\n", "");
+    let get = |args: &[&str], code: i32| {
+        let args = [&["get", "t.pkh"], args].concat();
+        shell.args(&args).expect(code).text().to_owned()
+    };
+    assert_eq!(get(&["--", "b"], 0), "b\t1\n");
+    // In the order of the keys, as often as they are asked for.
+    assert_eq!(get(&["--", "c", "a", "c"], 0), "c\t2\na\t0\nc\t2\n");
+    assert_eq!(get(&["--", "-d", "", "with space"], 0), "-d\t3\n\t4\nwith space\t5\n");
+    assert_eq!(get(&["--", "x"], 1), "");
+    assert_eq!(get(&["--", "x", "a", "y"], 1), "a\t0\n");
+    assert_eq!(get(&["--missing", "--", "x", "a", "y"], 1), "x\na\t0\ny\n");
+    assert_eq!(get(&["--hex", "--", "61", "2D64"], 0), "61\t0\n2d64\t3\n");
+    assert_eq!(get(&["--null", "--missing", "--", "b", "x"], 1), "b\t1\0x\0");
+    assert_eq!(
+        shell.args(&["get", "t.pkh", "--missing", "--json", "--", "b", "x"]).expect(1).json_lines(),
+        [
+            serde_json::json!({ "key": "b", "table": "t.pkh", "value": 1 }),
+            serde_json::json!({ "key": "x", "value": null }),
+        ]
+    );
+    // Keys from a file, in every form of line that `build` reads.
+    for (input, options) in
+        [("b\nx\na", ""), ("b\r\nx\r\na\r\n", ""), ("b\0x\0a", "-0"), ("62\n78\n61\n", "--hex")]
+    {
+        shell.write("keys", input);
+        let line = format!("get t.pkh --keys keys --missing {options}");
+        let expected = shell.run(&line).expect(1);
+        let line = format!("get t.pkh --keys - --missing {options}");
+        assert_eq!(shell.run_with_input(&line, input.as_bytes()).expect(1).out, expected.out);
+        let expected: Vec<String> = String::from_utf8(expected.out)
+            .unwrap()
+            .split_terminator(['\n', '\0'])
+            .map(|line| line.replace("62", "b").replace("78", "x").replace("61", "a"))
+            .collect();
+        assert_eq!(expected, ["b\t1", "x", "a\t0"]);
+    }
+    // What is not printable comes as hex, unless it is wanted raw.
+    shell.build(b"\xff\xfe\0tab\there\0\\x41", "--null");
+    assert_eq!(
+        shell.run("get t.pkh --hex -- fffe 7461620968657265").expect(0).text(),
+        "fffe\t0\n7461620968657265\t1\n"
+    );
+    assert_eq!(
+        shell.args(&["get", "t.pkh", "--", "tab\there", "\\x41"]).expect(0).text(),
+        "\\x7461620968657265\t1\n\\x5c783431\t2\n"
+    );
+    assert_eq!(
+        shell.args(&["get", "t.pkh", "--text", "--", "tab\there", "\\x41"]).expect(0).text(),
+        "tab\there\t1\n\\x41\t2\n"
+    );
+    shell.write("keys", b"\xff\xfe\n\xff");
+    let run = shell.run("get t.pkh --keys keys --missing").expect(1);
+    assert_eq!(run.text(), "\\xfffe\t0\n\\xff\n");
+    let run = shell.run("get t.pkh --keys keys --text").expect(1);
+    assert_eq!(run.out, b"\xff\xfe\t0\n");
+    let run = shell.run("get t.pkh --keys keys --json --missing").expect(1);
+    assert_eq!(run.json_lines()[1], serde_json::json!({ "key": "\\xff", "value": null }));
+
+    for (line, parts) in [
+        ("get t.pkh", &["--"][..]),
+        ("get", &["TABLE"]),
+        ("get t.pkh --keys keys -- a", &["--keys"]),
+        ("get t.pkh --keys missing", &["missing"]),
+        ("get missing -- a", &["missing"]),
+        ("get keys -- a", &["keys"]),
+        ("get . -- a", &["."]),
+        ("get t.pkh --hex -- 6", &["hex", "\"6\""]),
+        ("get t.pkh --keys keys --hex", &["keys:1", "hex"]),
+        ("get t.pkh --open slowly -- a", &["slowly"]),
+    ] {
+        shell.run(line).fails(parts);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn keys_on_the_command_line_may_be_any_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let shell = Shell::new();
+    shell.build(b"\xff\xfe\n", "");
+    let mut command = command(shell.0.root(), ["get", "t.pkh", "--"]);
+    command.arg(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    assert_eq!(run(&mut command).expect(0).text(), "\\xfffe\t0\n");
+}
+
+#[test]
+fn get_from_several_tables() {
+    let shell = Shell::new();
+    // The newest first, as a reader of segments names them.
+    for (name, lines) in [("new", "c\nd\n"), ("old", "a\nb\nc\n"), ("none", "")] {
+        shell.write("input", lines);
+        shell.run(&format!("build input -o {name}.pkh")).expect(0);
+    }
+    let run = shell.run("get new.pkh none.pkh old.pkh --missing -- a c x d").expect(1);
+    assert_eq!(run.text(), "a\told.pkh\t0\nc\tnew.pkh\t0\nx\nd\tnew.pkh\t1\n");
+    let run = shell.run("get old.pkh new.pkh -- c").expect(0);
+    assert_eq!(run.text(), "c\told.pkh\t2\n");
+    let run = shell.run("get new.pkh old.pkh --json -- c a").expect(0);
+    assert_eq!(
+        run.json_lines(),
+        [
+            serde_json::json!({ "key": "c", "table": "new.pkh", "value": 0 }),
+            serde_json::json!({ "key": "a", "table": "old.pkh", "value": 0 }),
+        ]
+    );
+    // One that cannot be opened spoils it all: an answer might be in it.
+    shell.run("get new.pkh missing.pkh -- c").fails(&["missing.pkh"]);
+}
+
+/// More keys than a batch of the command has.
+#[test]
+fn get_many() {
+    let shell = Shell::new();
+    let list: String = (0..10_000).map(|i| format!("key-{i}\n")).collect();
+    shell.build(&list, "");
+    let asked: String = (0..10_000)
+        .rev()
+        .map(|i| format!("{}-{i}\n", if i % 3 == 0 { "no" } else { "key" }))
+        .collect();
+    shell.write("asked", asked);
+    let expected: String =
+        (0..10_000).rev().filter(|i| i % 3 != 0).map(|i| format!("key-{i}\t{i}\n")).collect();
+    assert_eq!(shell.run("get t.pkh --keys asked").expect(1).text(), expected);
+    shell.write("asked", &list);
+    assert_eq!(shell.run("get t.pkh --keys asked").expect(0).text().lines().count(), 10_000);
+}
+
+#[test]
+fn every_way_to_open() {
+    let shell = Shell::new();
+    shell.build("a\nb\nc\n", "");
+    let expected = [
+        ("get", "-- b", "b\t1\n".to_owned()),
+        ("dump", "", shell.run("dump t.pkh").expect(0).text().to_owned()),
+        ("verify", "", "t.pkh: ok, 3 keys\n".to_owned()),
+        ("stats", "--json", shell.run("stats t.pkh --json").expect(0).text().to_owned()),
+    ];
+    for how in ["--open map", "--open heap", "--open huge-pages", "--preload"] {
+        for advice in ["", "normal", "random", "sequential", "will-need"] {
+            let advice =
+                if advice.is_empty() { String::new() } else { format!("--advice {advice}") };
+            for (command, rest, expected) in &expected {
+                let run = shell.run(&format!("{command} t.pkh {how} {advice} {rest}")).expect(0);
+                assert_eq!(run.text(), expected, "{command} {how} {advice}");
+            }
+        }
+        shell.run(&format!("merge t.pkh {how} -o m.pkh")).expect(0);
+        assert!(shell.0.read("m.pkh") == shell.0.read("t.pkh"));
+    }
+}
+
+#[test]
+fn stats() {
+    let shell = Shell::new();
+    let list: String = (0..5000).map(|i| format!("key-{i:06}\n")).collect();
+    shell.build(&list, "--partition-bits 3");
+    let json = shell.run("stats t.pkh --json").expect(0).json();
+    let count = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("no {name} in {json}"));
+    assert_eq!(json["table"], "t.pkh");
+    assert_eq!(json["layout"], "inline");
+    assert_eq!((count("keys"), count("partitions"), count("seed")), (5000, 8, 0));
+    assert_eq!((count("min_key_len"), count("max_key_len")), (10, 10));
+    assert_eq!((count("key_bytes"), count("max_value"), count("value_width")), (50_000, 4999, 2));
+    assert_eq!(count("bytes"), shell.0.read("t.pkh").len() as u64);
+    let sections: u64 =
+        json["sections"].as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum();
+    assert!(sections < count("bytes") && sections + 8 * 256 > count("bytes"), "{json}");
+    let load = json["load"].as_f64().unwrap();
+    assert!((0.73..=0.75).contains(&load), "{load}");
+    assert!((load - 5000.0 / count("slots") as f64).abs() < 1e-9);
+    let per_key = json["bytes_per_key"].as_f64().unwrap();
+    assert!((per_key - count("bytes") as f64 / 5000.0).abs() < 1e-9);
+    let probes: u64 =
+        json["probe_lengths"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(probes, 5000);
+    assert!(count("longest_probe") >= 2);
+    let rate = json["filter_false_positives"].as_f64().unwrap();
+    assert!((0.005..=0.025).contains(&rate), "{rate}");
+    assert!((0.2..=0.6).contains(&json["filter_fill"].as_f64().unwrap()));
+    assert_eq!(json["kernel"], Kernel::detect().name());
+
+    let run = shell.run("stats t.pkh").expect(0);
+    let text = run.text();
+    for part in [
+        "t.pkh",
+        "layout",
+        "inline",
+        "5,000",
+        "10 bytes",
+        "partitions",
+        "a key",
+        "filter",
+        "control",
+        "records",
+        "load",
+        "kernel",
+        Kernel::detect().name(),
+        "% of absent keys",
+        "\u{2588}",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    // Of other kinds of tables.
+    shell.build("a\nbb\n", "--set --filter-bits none");
+    let run = shell.run("stats t.pkh").expect(0);
+    for part in ["a set", "term-order", "1\u{2026}2 bytes", "slot words", "none"] {
+        assert!(run.text().contains(part), "no {part:?} in {}", run.text());
+    }
+    shell.run("stats missing").fails(&["missing"]);
+    shell.run("stats input").fails(&["input"]);
+}
+
+#[test]
+fn verify() {
+    let shell = Shell::new();
+    shell.build("a\nb\nc\n", "");
+    let good = shell.0.read("t.pkh");
+    let mut bad = good.clone();
+    bad[70] ^= 1;
+    shell.write("bad.pkh", bad);
+    shell.write("cut.pkh", &good[..good.len() - 1]);
+    shell.write("empty.pkh", "");
+    assert_eq!(shell.run("verify t.pkh t.pkh").expect(0).text(), "t.pkh: ok, 3 keys\n".repeat(2));
+    for name in ["bad.pkh", "cut.pkh", "empty.pkh", "missing.pkh", "input", "."] {
+        shell.run(&format!("verify {name}")).fails(&[name]);
+    }
+    // All are looked at, whatever is wrong with some.
+    let line = "verify cut.pkh t.pkh bad.pkh missing.pkh";
+    let run = shell.run(line);
+    assert_eq!(run.text(), "t.pkh: ok, 3 keys\n");
+    run.fails(&["cut.pkh", "bad.pkh", "checksum", "missing.pkh", "3 of 4"]);
+    let run = shell.run(&format!("{line} --json")).expect(2);
+    let lines = run.json_lines();
+    let ok: Vec<_> = lines.iter().map(|line| line["ok"].as_bool().unwrap()).collect();
+    assert_eq!(ok, [false, true, false, false]);
+    assert_eq!(lines[1]["keys"], 3);
+    assert!(lines[2]["error"].as_str().unwrap().contains("checksum"));
+    assert_eq!(lines[3]["table"], "missing.pkh");
+}
+
+/// Every command that reads tables says which one is none, and why.
+#[test]
+fn damaged_tables_are_named_by_every_command() {
+    let shell = Shell::new();
+    shell.build((0..200).map(|i| format!("{i}\n")).collect::<String>(), "");
+    let good = shell.0.read("t.pkh");
+    shell.write("cut.pkh", &good[..good.len() / 2]);
+    shell.write("text.pkh", "B000000001\n".repeat(100));
+    shell.write("empty.pkh", "");
+    // The records are gone: found by whoever reads them.
+    let mut wild = good.clone();
+    let end = wild.len() - 400;
+    wild[1000..end].fill(0xff);
+    shell.write("wild.pkh", wild);
+    let files = shell.0.names();
+    for name in ["cut.pkh", "text.pkh", "empty.pkh", "missing.pkh"] {
+        for line in ["get _ -- a", "dump _", "stats _", "verify _", "merge t.pkh _ -o m.pkh"] {
+            shell.run(&line.replace('_', name)).fails(&[name]);
+        }
+    }
+    for line in ["dump _", "verify _", "merge _ -o m.pkh"] {
+        shell.run(&line.replace('_', "wild.pkh")).fails(&["wild.pkh"]);
+    }
+    assert_eq!(shell.0.names(), files);
+}
+
+#[test]
+fn merge() {
+    let shell = Shell::new();
+    for (name, lines) in [("a", "a0\na1\na2\n"), ("b", "b0\nb1\n"), ("dup", "a1\nd1\n"), ("e", "")]
+    {
+        shell.write(name, lines);
+        shell.run(&format!("build {name} -o {name}.pkh")).expect(0);
+    }
+    let merged = |line: &str| {
+        shell.run(&format!("merge {line} -o m.pkh")).expect(0);
+        shell.table("m.pkh")
+    };
+    assert_eq!(
+        merged("a.pkh b.pkh"),
+        pairs([("a0", 0), ("a1", 1), ("a2", 2), ("b0", 0), ("b1", 1)])
+    );
+    // Numbered on: as if the lists had been one.
+    let all = pairs([("a0", 0), ("a1", 1), ("a2", 2), ("b0", 3), ("b1", 4)]);
+    assert_eq!(merged("a.pkh e.pkh b.pkh --offset"), all);
+    shell.write("ab", "a0\na1\na2\nb0\nb1\n");
+    shell.run("build ab -o ab.pkh").expect(0);
+    assert!(shell.0.read("m.pkh") == shell.0.read("ab.pkh"));
+    let run = shell.run("merge a.pkh b.pkh --offset -o -");
+    assert_eq!(run.status.code(), Some(0));
+    assert!(run.out == shell.0.read("ab.pkh") && run.err.contains("5 keys"));
+    // Over an input, and of one table alone.
+    fs::copy(shell.0.path("a.pkh"), shell.0.path("over.pkh")).unwrap();
+    shell.run("merge over.pkh b.pkh --offset -o over.pkh").expect(0);
+    assert!(shell.0.read("over.pkh") == shell.0.read("ab.pkh"));
+    shell.run("merge over.pkh -o over.pkh").expect(0);
+    assert!(shell.0.read("over.pkh") == shell.0.read("ab.pkh"));
+
+    // Maps: new numbers, or `-` for a doc that was deleted.
+    shell.write("a.map", "7\n-\r\n 300 \n");
+    shell.write("b.map", "-\n-");
+    shell.write("dup.map", "5\n6\n");
+    let line = "a.pkh b.pkh --doc-map a.map --doc-map b.map";
+    assert_eq!(merged(line), pairs([("a0", 7), ("a2", 300)]));
+    let line = "a.pkh b.pkh --doc-map - --doc-map b.map";
+    assert_eq!(merged(line), pairs([("a0", 0), ("a1", 1), ("a2", 2)]));
+    // A version that was deleted does not clash with its successor.
+    let line = "a.pkh dup.pkh --doc-map a.map --doc-map dup.map";
+    assert_eq!(merged(line), pairs([("a0", 7), ("a1", 5), ("a2", 300), ("d1", 6)]));
+
+    let fails = |line: &str, parts: &[&str]| {
+        let files = shell.0.names();
+        shell.run(&format!("merge {line} -o fails.pkh")).fails(parts);
+        assert_eq!(shell.0.names(), files);
+    };
+    fails("a.pkh dup.pkh", &["duplicate", "\"a1\"", "1", "0", "--on-duplicate"]);
+    for (policy, value) in [("first", 1), ("last", 0)] {
+        let table = merged(&format!("a.pkh dup.pkh --on-duplicate {policy}"));
+        assert_eq!(table, pairs([("a0", 0), ("a1", value), ("a2", 2), ("d1", 1)]));
+        let line = format!("merge a.pkh dup.pkh --on-duplicate {policy} -o m.pkh --json");
+        let report = shell.run(&line).expect(0).json();
+        assert_eq!((&report["keys"], &report["duplicates"]), (&4.into(), &1.into()));
+    }
+    shell.write("short.map", "1\n2\n");
+    shell.write("bad.map", "1\nx\n3\n");
+    shell.write("large.map", "1\n2\n4294967295\n");
+    fails("a.pkh --doc-map short.map", &["a.pkh", "doc ID 2"]);
+    fails("a.pkh --doc-map bad.map", &["bad.map:2", "\"x\""]);
+    fails("a.pkh --doc-map large.map", &["large.map:3", "4294967295"]);
+    fails("a.pkh --doc-map missing.map", &["missing.map"]);
+    fails("a.pkh b.pkh --doc-map a.map", &["--doc-map", "2"]);
+    fails("a.pkh --doc-map a.map --offset", &["--offset"]);
+    fails("a.pkh missing.pkh", &["missing.pkh"]);
+    fails("", &["TABLE"]);
+    // Tables that do not go together are named.
+    shell.run("build a -o seed.pkh --seed 1").expect(0);
+    shell.run("build a -o set.pkh --set").expect(0);
+    fails("b.pkh seed.pkh", &["seed.pkh", "seed"]);
+    fails("b.pkh set.pkh", &["set.pkh", "value width"]);
+    fails("set.pkh --doc-map a.map", &["set.pkh"]);
+    fails("set.pkh --offset", &["set.pkh"]);
+}
+
+/// Doc IDs end somewhere: no two docs may get one.
+#[test]
+fn offset_ends_with_the_largest_doc_id() {
+    let shell = Shell::new();
+    for (name, line) in [("zero", "a\t0"), ("one", "b\t1"), ("last", "c\t18446744073709551615")] {
+        shell.write("input", line);
+        shell.run(&format!("build input --pairs -o {name}.pkh")).expect(0);
+    }
+    shell.write("input", "");
+    shell.run("build input -o none.pkh").expect(0);
+    shell.run("merge last.pkh none.pkh --offset -o m.pkh").expect(0);
+    assert_eq!(shell.table("m.pkh"), pairs([("c", u64::MAX)]));
+    for line in ["last.pkh none.pkh zero.pkh", "zero.pkh last.pkh", "last.pkh one.pkh"] {
+        shell
+            .run(&format!("merge {line} --offset -o fails.pkh"))
+            .fails(&[line.rsplit(' ').next().unwrap()]);
+    }
+    assert!(!shell.0.names().contains(&"fails.pkh".to_owned()));
+}
+
+#[test]
+fn merge_makes_tables_as_build_does() {
+    let shell = Shell::new();
+    let lists = ["a", "b"].map(|name| {
+        let list: String = (0..400).map(|i| format!("{name}{i:04}\n")).collect();
+        shell.write(name, &list);
+        shell.run(&format!("build {name} -o {name}.pkh")).expect(0);
+        list
+    });
+    shell.write("ab", lists.concat());
+    for options in [
+        "",
+        "--layout term-order",
+        "--layout inline",
+        "--filter-bits none",
+        "--filter-bits 16",
+        "--partition-bits 6",
+        "--value-width 8",
+        "--threads 1",
+    ] {
+        shell.run(&format!("build ab -o built.pkh {options}")).expect(0);
+        shell.run(&format!("merge a.pkh b.pkh --offset -o merged.pkh {options}")).expect(0);
+        assert!(shell.0.read("merged.pkh") == shell.0.read("built.pkh"), "{options}");
+    }
+    // The filter is that of the first table, unless asked otherwise.
+    shell.run("build a -o plain.pkh --filter-bits none").expect(0);
+    for (tables, bits) in [("plain.pkh b.pkh", 0), ("b.pkh plain.pkh", 10)] {
+        let report = shell.run(&format!("merge {tables} -o m.pkh --json")).expect(0).json();
+        assert_eq!(report["filter_bits"], bits);
+    }
+}
+
+/// Doc IDs of versioned values are not what the footer calls the largest value: numbering on would
+/// give several docs one ID.
+#[test]
+fn offset_is_for_integers() {
+    let shell = Shell::new();
+    for name in ["a", "b"] {
+        let value = ValueChoice::Fixed(ValueFormat::opaque(12).unwrap());
+        let table = Options { value, ..Options::default() };
+        let options = WriterOptions { table, ..WriterOptions::default() };
+        let mut writer =
+            TableWriter::create(shell.0.path(&format!("{name}.pkh")), options).unwrap();
+        for doc in 0..3u32 {
+            let value = [&doc.to_le_bytes()[..], &[0; 8]].concat();
+            writer.add_bytes(format!("{name}{doc}").as_bytes(), &value).unwrap();
+        }
+        writer.publish().unwrap();
+    }
+    shell.run("merge a.pkh b.pkh --offset -o m.pkh").fails(&["a.pkh", "--offset"]);
+    // A map says what is meant.
+    shell.write("a.map", "0\n1\n2\n");
+    shell.write("b.map", "3\n4\n-\n");
+    shell.run("merge a.pkh b.pkh --doc-map a.map --doc-map b.map -o m.pkh").expect(0);
+    let run = shell.run("get m.pkh --missing -- a2 b1 b2").expect(1);
+    let (a2, b1) = (format!("02{}", "0".repeat(22)), format!("04{}", "0".repeat(22)));
+    assert_eq!(run.text(), format!("a2\t{a2}\nb1\t{b1}\nb2\n"));
+}
+
+/// Keys of every kind that could be mistaken for something else.
+fn awkward_keys() -> Vec<Vec<u8>> {
+    let mut rng = Rng(3);
+    let mut keys: BTreeSet<Vec<u8>> = [
+        &b""[..],
+        b" ",
+        b"\t",
+        b"a\tb",
+        b"a\t1",
+        b"\n",
+        b"a\nb",
+        b"\r",
+        b"a\r",
+        b"\r\n",
+        b"\0",
+        b"a\0b",
+        b"\\",
+        b"\\x",
+        b"\\x41",
+        b"\\x4",
+        b"\\X41",
+        b"\\\\x41",
+        b"\x1b[31m",
+        b"\x7f",
+        "gr\u{f6}\u{df}e".as_bytes(),
+        "\u{85}".as_bytes(),
+        "\u{2028}".as_bytes(),
+        "\u{feff}bom".as_bytes(),
+        b"\xff",
+        b"\xc3",
+        b"a\xffb",
+        b"\"quoted\"",
+        b"a,b",
+        b"-",
+        b"0",
+        b"deadbeef",
+    ]
+    .iter()
+    .map(|key| key.to_vec())
+    .collect();
+    for _ in 0..200 {
+        let len = rng.below(24);
+        keys.insert(rng.bytes(len));
+        let alphabet = b"\\x0a\t\n\r\0\xff ";
+        keys.insert((0..rng.below(8)).map(|_| alphabet[rng.below(alphabet.len())]).collect());
+    }
+    keys.into_iter().collect()
+}
+
+/// What `dump` and `get` print, `build --pairs` reads back to the very same file.
+#[test]
+fn output_is_read_back() {
+    let shell = Shell::new();
+    let all = awkward_keys();
+    // Raw keys must not hold what ends their lines.
+    let without = |byte: u8| -> Vec<Vec<u8>> {
+        all.iter().filter(|key| !key.contains(&byte)).cloned().collect()
+    };
+    for (form, keys) in [
+        ("", &all),
+        ("--hex", &all),
+        ("--null", &all),
+        ("--null --hex", &all),
+        ("--text", &without(b'\n')),
+        ("--null --text", &without(0)),
+    ] {
+        for set in [false, true] {
+            let (set, value) = match set {
+                true => ("--set", ValueChoice::Fixed(ValueFormat::opaque(0).unwrap())),
+                false => ("", ValueChoice::Auto),
+            };
+            let model: Model = keys
+                .iter()
+                .enumerate()
+                .map(|(i, key)| (key.clone(), if set.is_empty() { int(i as u64) } else { vec![] }))
+                .collect();
+            let table = Options { value, ..Options::default() };
+            let options = WriterOptions { table, ..WriterOptions::default() };
+            publish(&shell.0.path("t.pkh"), options, slices(&model)).unwrap();
+
+            let dumped = shell.run(&format!("dump t.pkh {form}")).expect(0).out;
+            let line = format!("build - --pairs -o back.pkh {form} {set}");
+            shell.run_with_input(&line, &dumped).expect(0);
+            assert!(shell.0.read("back.pkh") == shell.0.read("t.pkh"), "dump {form} {set}");
+
+            // A list of keys in that form. A raw line loses a carriage return at its end: that is
+            // what the end of a line is on some systems.
+            let mut list = Vec::new();
+            let mut asked = Model::new();
+            for (key, value) in &model {
+                match form {
+                    "--hex" | "--null --hex" => {
+                        let digits = key.iter().fold(String::new(), |mut all, byte| {
+                            write!(all, "{byte:02x}").unwrap();
+                            all
+                        });
+                        list.extend_from_slice(digits.as_bytes());
+                    }
+                    "--null" | "--null --text" if key.contains(&0) => continue,
+                    "" | "--text" if key.contains(&b'\n') || key.ends_with(b"\r") => continue,
+                    _ => list.extend_from_slice(key),
+                }
+                list.push(if form.contains("--null") { 0 } else { b'\n' });
+                asked.insert(key.clone(), value.clone());
+            }
+            let got = shell.run_with_input(&format!("get t.pkh --keys - {form}"), &list).expect(0);
+            shell.run_with_input(&line, &got.out).expect(0);
+            let (_, bytes) =
+                build_bytes(WriterOptions { table, ..WriterOptions::default() }, slices(&asked))
+                    .unwrap();
+            assert!(shell.0.read("back.pkh") == bytes, "get {form} {set}");
+        }
+    }
+    // JSON has one line for each, whatever the key; all of it can be told apart.
+    let model: Model =
+        all.iter().enumerate().map(|(i, key)| (key.clone(), int(i as u64))).collect();
+    publish(&shell.0.path("t.pkh"), WriterOptions::default(), slices(&model)).unwrap();
+    for form in ["", "--hex", "--text", "--null"] {
+        let lines = shell.run(&format!("dump t.pkh --json {form}")).expect(0).json_lines();
+        let keys: BTreeSet<&str> = lines.iter().map(|line| line["key"].as_str().unwrap()).collect();
+        assert_eq!(keys.len(), all.len(), "{form}");
+    }
+}
+
+#[test]
+fn kernels_by_name() {
+    let shell = Shell::new();
+    let list: String = (0..3000).map(|i| format!("key-{i}\n")).collect();
+    shell.build(&list, "");
+    let with = |kernel: &str, line: &str| {
+        run(command(shell.0.root(), line.split_whitespace()).env("PKHASH_KERNEL", kernel))
+    };
+    let expected = shell.run("get t.pkh --keys input").expect(0).out;
+    for kernel in Kernel::available().map(Kernel::name) {
+        let stats = with(kernel, "stats t.pkh --json").expect(0).json();
+        assert_eq!(stats["kernel"], kernel);
+        assert!(with(kernel, "get t.pkh --keys input").expect(0).out == expected);
+        with(kernel, "build input -o u.pkh").expect(0);
+        assert!(shell.0.read("u.pkh") == shell.0.read("t.pkh"));
+        let demo = with(kernel, "demo --keys 2000 --segments 2 --json").expect(0).json();
+        assert_eq!(demo["kernel"], kernel);
+    }
+    for kernel in ["mmx", "", "AVX2", "\u{e4}"] {
+        for line in ["get t.pkh -- a", "stats t.pkh", "demo --keys 10"] {
+            with(kernel, line).fails(&["PKHASH_KERNEL", "scalar"]);
+        }
+    }
+}
+
+#[test]
+fn a_line_of_a_mebibyte() {
+    let shell = Shell::new();
+    let long = "k".repeat(1 << 20);
+    let table = shell.build(format!("short\n{long}\n"), "");
+    assert_eq!(table, pairs([("short", 0), (&long, 1)]));
+    shell.write("keys", &long);
+    let run = shell.run("get t.pkh --keys keys").expect(0);
+    assert!(run.text() == format!("{long}\t1\n"));
+    let message = shell.build_fails(format!("{long}\n{long}"), "", &["duplicate", "1048576"]);
+    assert!(message.len() < 1000);
+}
+
+#[test]
+fn demo() {
+    let shell = Shell::new();
+    let run = shell.run("demo --keys 20000 --segments 3").expect(0);
+    for part in ["20,000", "build 3 segments", "get_batch", "merge 3 into 1", "checked"] {
+        assert!(run.text().contains(part), "no {part:?} in {}", run.text());
+    }
+    let json = shell.run("demo --keys 3000 --segments 1 --json").expect(0).json();
+    assert_eq!(json["checked"], true);
+    for row in json["rows"].as_array().unwrap() {
+        assert_eq!(row["keys"], 3000);
+        assert!(row["keys_per_second"].as_f64().unwrap() > 0.0);
+    }
+    assert!(shell.0.names().is_empty());
+    // The tables can be kept, and are tables.
+    fs::create_dir(shell.0.path("kept")).unwrap();
+    shell.run("demo --keys 1000 --segments 2 --keep kept").expect(0);
+    let names = common::names(&shell.0.path("kept"));
+    assert_eq!(names, ["merged.pkh", "segment-0.pkh", "segment-1.pkh"]);
+    for name in names {
+        shell.run(&format!("verify kept/{name}")).expect(0);
+    }
+    // Next to nothing.
+    for line in ["--keys 0", "--keys 1 --segments 8", "--keys 10 --segments 0"] {
+        shell.run(&format!("demo {line}")).expect(0);
+    }
+    shell.run("demo --keys 10 --keep missing").fails(&["missing"]);
+}
+
+#[test]
+fn help_and_usage() {
+    let shell = Shell::new();
+    let all = shell.run("--help").expect(0);
+    assert!(all.text().contains("Exit codes"));
+    for command in ["build", "get", "stats", "verify", "merge", "dump", "demo"] {
+        assert!(all.text().contains(command), "{command}");
+        let run = shell.run(&format!("{command} --help")).expect(0);
+        assert!(run.text().contains("Usage: pkhash"), "{command}");
+        assert!(run.text().contains("--json"), "{command}");
+        shell.run(&format!("{command} --no-such-option")).fails(&["--no-such-option"]);
+    }
+    assert!(shell.run("--version").expect(0).text().contains(env!("CARGO_PKG_VERSION")));
+    shell.run("").fails(&["Usage"]);
+    shell.run("no-such-command").fails(&["no-such-command"]);
+    shell.run("build").fails(&["INPUT"]);
+    shell.run("build input").fails(&["--output"]);
+}
+
+/// Every line of a list answers with its number, and the table verifies.
+fn check_list(shell: &Shell, lines: &[String], options: &str) {
+    let list = lines.iter().fold(String::new(), |all, line| all + line + "\n");
+    shell.write("list", &list);
+    shell.run(&format!("build list -o list.pkh {options}")).expect(0);
+    shell.run("verify list.pkh").expect(0);
+    let expected = lines
+        .iter()
+        .enumerate()
+        .fold(String::new(), |all, (i, line)| all + &format!("{line}\t{i}\n"));
+    let run = shell.run(&format!("get list.pkh --keys list {options}")).expect(0);
+    assert!(run.text() == expected);
+    // The dump has the same lines in another order.
+    let run = shell.run(&format!("dump list.pkh {options}")).expect(0);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(run.text()), sorted(&expected));
+}
+
+fn top_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The object IDs of this repository's history; where there is no repository (in a published crate)
+/// or no git, as many made-up ones.
+fn object_ids() -> Vec<String> {
+    let listed = Command::new("git")
+        .arg("-C")
+        .arg(top_folder())
+        .args(["rev-list", "--objects", "--all"])
+        .output();
+    let text = match listed {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        }
+        _ => String::new(),
+    };
+    let ids: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|id| id.len() == 40)
+        .map(str::to_owned)
+        .collect();
+    if !ids.is_empty() {
+        return ids;
+    }
+    eprintln!("no git history here: the object IDs are made up");
+    let mut rng = Rng(4);
+    (0..500)
+        .map(|_| rng.bytes(20).iter().fold(String::new(), |id, byte| id + &format!("{byte:02x}")))
+        .collect()
+}
+
+#[test]
+fn real_keys_object_ids() {
+    let shell = Shell::new();
+    let mut ids = object_ids();
+    let mut seen = BTreeSet::new();
+    ids.retain(|id| seen.insert(id.clone()));
+    check_list(&shell, &ids, "--hex");
+    let stats = shell.run("stats list.pkh --json").expect(0).json();
+    assert_eq!((&stats["layout"], &stats["max_key_len"]), (&"inline".into(), &20.into()));
+    // The same as 40 bytes of text.
+    check_list(&shell, &ids, "");
+    assert_eq!(shell.run("stats list.pkh --json").expect(0).json()["layout"], "term-order");
+    // IDs that are not there, though they resemble those that are.
+    let near: String =
+        ids.iter().map(|id| format!("{}\n", id.chars().rev().collect::<String>())).collect();
+    let near: String = near
+        .lines()
+        .filter(|id| !seen.contains(*id))
+        .fold(String::new(), |all, id| all + id + "\n");
+    assert_eq!(shell.run_with_input("get list.pkh --keys -", near.as_bytes()).expect(1).text(), "");
+}
+
+#[test]
+fn real_keys_package_names() {
+    let shell = Shell::new();
+    // A published crate has no lock file of the workspace: then its manifest's lines do.
+    let lock = fs::read_to_string(top_folder().join("Cargo.lock")).unwrap_or_default();
+    let value = |line: &str, field: &str| {
+        line.strip_prefix(field)?.strip_prefix(" = \"")?.strip_suffix('"').map(str::to_owned)
+    };
+    let mut packages = Vec::new();
+    let mut name = None;
+    for line in lock.lines() {
+        name = value(line, "name").or(name);
+        if let (Some(name), Some(version)) = (&name, value(line, "version")) {
+            packages.push(format!("{name} {version}"));
+        }
+    }
+    assert!(lock.is_empty() || packages.iter().any(|package| package.starts_with("pkhash-std ")));
+    if packages.is_empty() {
+        packages = include_str!("../Cargo.toml")
+            .lines()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+    }
+    for options in ["", "--filter-bits none", "--partition-bits 4", "--seed 7"] {
+        shell.write("list", "");
+        let list = packages.iter().fold(String::new(), |all, line| all + line + "\n");
+        shell.write("list", &list);
+        shell.run(&format!("build list -o list.pkh {options}")).expect(0);
+        let file = shell.0.path("list.pkh");
+        let model: Model = packages
+            .iter()
+            .enumerate()
+            .map(|(i, package)| (package.clone().into_bytes(), int(i as u64)))
+            .collect();
+        for file in open_all(&file) {
+            check(&file, &model, &[b"no such package 1.0.0".to_vec()]);
+        }
+    }
+    check_list(&shell, &packages, "");
+}
+
+/// The same questions to `sort` and `awk`, on a list with duplicates and empty lines.
+#[cfg(unix)]
+#[test]
+fn as_sort_and_awk_have_it() {
+    let shell = Shell::new();
+    let mut rng = Rng(5);
+    let mut line = |i: usize| match i % 5 {
+        0 => format!("https://example.org/{}/{}", rng.below(50), rng.below(20_000)),
+        1 => format!("{:016x}", rng.next()),
+        2 => format!("order {}", rng.below(10_000)),
+        3 => format!("B{:09}", rng.below(1_000_000)),
+        _ => format!("{i}"),
+    };
+    let (a, b): (Vec<String>, Vec<String>) =
+        ((0..15_000).map(&mut line).collect(), (0..15_000).map(&mut line).collect());
+    let asked: Vec<String> = (0..10_000)
+        .map(|i| if i % 3 == 0 { format!("absent {i}") } else { a[i].clone() })
+        .collect();
+    for (name, lines) in [("a", &a), ("b", &b), ("asked", &asked)] {
+        shell.write(name, lines.join("\n") + "\n");
+    }
+    let sh = |script: &str| {
+        let output = Command::new("sh")
+            .current_dir(shell.0.root())
+            .env("LC_ALL", "C")
+            .args(["-ec", &script.replace("pkhash", common::command::PKHASH)])
+            .output()
+            .unwrap();
+        assert!(output.stderr.is_empty(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let same = |ours: &str, theirs: &str| {
+        let (ours_out, theirs_out) = (sh(ours), sh(theirs));
+        assert!(theirs_out.len() > 10_000, "{theirs}");
+        assert!(ours_out == theirs_out, "{ours}\ndiffers from\n{theirs}");
+    };
+    sh("pkhash build a -o a.pkh --on-duplicate first; pkhash build b -o b.pkh --on-duplicate last");
+    same("pkhash dump a.pkh | sort", r#"awk '!seen[$0]++ { print $0 "\t" NR - 1 }' a | sort"#);
+    same(
+        "pkhash dump b.pkh | sort",
+        r#"awk '{ last[$0] = NR - 1 } END { for (k in last) print k "\t" last[k] }' b | sort"#,
+    );
+    same(
+        "pkhash get a.pkh --keys asked || test $? = 1",
+        r#"awk 'NR == FNR { if (!($0 in a)) a[$0] = FNR - 1; next } $0 in a { print $0 "\t" a[$0] }' a asked"#,
+    );
+    same(
+        "pkhash get a.pkh --keys asked --missing || test $? = 1",
+        r#"awk 'NR == FNR { if (!($0 in a)) a[$0] = FNR - 1; next } $0 in a { $0 = $0 "\t" a[$0] } 1' a asked"#,
+    );
+    // The merge of two lists is the list of both: the first of equal keys, numbered on.
+    sh("cat a b > ab; pkhash merge a.pkh b.pkh -o m.pkh --on-duplicate first");
+    same(
+        "pkhash dump m.pkh | sort",
+        r#"awk '
+            FILENAME == "a" { if (!($0 in a)) a[$0] = FNR - 1; next }
+            { b[$0] = FNR - 1 }
+            END {
+                for (k in a) print k "\t" a[k]
+                for (k in b) if (!(k in a)) print k "\t" b[k]
+            }' a b | sort"#,
+    );
+    sh("sort -u ab > all; pkhash build all -o all.pkh; pkhash verify all.pkh m.pkh");
+    same("pkhash dump all.pkh | sort -t '\t' -k 2n | cut -f 1", "cat all");
+}

@@ -1,0 +1,263 @@
+//! Shared by the tests of this folder: numbers from a seed, folders that vanish, tables in every way
+//! they can be opened, and the comparison with a model.
+
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
+#[cfg(feature = "cli")]
+pub(crate) mod command;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pkhash_std::{
+    Built, Error, Kernel, Mode, OpenOptions, Options, Result, TableFile, TableWriter, ValueChoice,
+    ValueKind, WriterOptions,
+};
+
+/// What a table should hold. An integer is here with 8 bytes, however narrow the table keeps it.
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// SplitMix64: small, and the same numbers on every machine.
+#[derive(Clone)]
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| (self.next() >> 32) as u8).collect()
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+}
+
+/// A folder that vanishes with the test.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        // Another file and not the old one written over: ext4 flushes those to the disk.
+        let _ = fs::remove_file(&path);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// The names of all files, hidden ones included.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names(self.root())
+    }
+}
+
+/// The names of all files of a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Every way to hold a table's bytes.
+pub(crate) fn modes() -> Vec<Mode> {
+    vec![
+        Mode::Heap,
+        #[cfg(feature = "mmap")]
+        Mode::HugePages,
+        #[cfg(feature = "mmap")]
+        Mode::Map,
+    ]
+}
+
+/// One file in every mode; the kernels take turns, and each comes at least once.
+pub(crate) fn open_all(path: &Path) -> Vec<TableFile> {
+    let kernels: Vec<Kernel> = Kernel::available().collect();
+    let modes = modes();
+    (0..modes.len().max(kernels.len()))
+        .map(|i| {
+            let options = OpenOptions::new().mode(modes[i % modes.len()]);
+            options.kernel(kernels[i % kernels.len()]).open(path).unwrap()
+        })
+        .collect()
+}
+
+/// Adds a value in the way that the options' values ask for: from 8 bytes for integers.
+fn add(writer: &mut TableWriter, options: &Options, key: &[u8], value: &[u8]) -> Result<()> {
+    match options.value {
+        ValueChoice::Fixed(format) if format.kind() != ValueKind::Integer => {
+            writer.add_bytes(key, value)
+        }
+        _ => writer.add(key, u64::from_le_bytes(value.try_into().unwrap())),
+    }
+}
+
+/// Builds a table into memory.
+pub(crate) fn build_bytes<'p>(
+    options: WriterOptions,
+    pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
+) -> Result<(Built, Vec<u8>)> {
+    let table = options.table;
+    let mut writer = TableWriter::new(options)?;
+    for (key, value) in pairs {
+        add(&mut writer, &table, key, value)?;
+    }
+    let mut bytes = Vec::new();
+    let built = writer.write_to(&mut bytes)?;
+    assert_eq!(built.footer.file_len, bytes.len() as u64);
+    Ok((built, bytes))
+}
+
+/// Builds a table and publishes it.
+pub(crate) fn publish<'p>(
+    path: &Path,
+    options: WriterOptions,
+    pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
+) -> Result<Built> {
+    let table = options.table;
+    let mut writer = TableWriter::create(path, options)?;
+    for (key, value) in pairs {
+        add(&mut writer, &table, key, value)?;
+    }
+    writer.publish()
+}
+
+/// For loops over a model, or over pairs.
+pub(crate) fn slices<'m>(
+    pairs: impl IntoIterator<Item = (&'m Vec<u8>, &'m Vec<u8>)>,
+) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
+    pairs.into_iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
+}
+
+/// The same, of a slice.
+pub(crate) fn of_slice(
+    pairs: &[(Vec<u8>, Vec<u8>)],
+) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+    pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
+}
+
+/// A doc ID, or any integer, as a model has it.
+pub(crate) fn int(value: u64) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+/// `key-0`, `key-1`, … with their numbers.
+pub(crate) fn numbered(prefix: &str, numbers: std::ops::Range<u64>) -> Model {
+    numbers.map(|i| (format!("{prefix}-{i}").into_bytes(), int(i))).collect()
+}
+
+/// What the table kept of a value: the rest of it must be zeros.
+fn same(kept: &[u8], expected: &[u8]) -> bool {
+    kept.len() <= expected.len()
+        && kept == &expected[..kept.len()]
+        && expected[kept.len()..].iter().all(|byte| *byte == 0)
+}
+
+/// The table verifies, holds just what the model holds, and answers for every key of the model, for
+/// keys that resemble them, and for `absent` ones, singly and in batches.
+pub(crate) fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
+    file.verify().unwrap();
+    assert_eq!(file.footer().keys, model.len() as u64);
+
+    let mut listed = Model::new();
+    for record in &file.table() {
+        let (key, value) = record.unwrap();
+        let mut value = value.as_bytes().to_vec();
+        let expected = &model[key];
+        assert!(same(&value, expected), "iter: {key:02x?}: {value:02x?} for {expected:02x?}");
+        value.resize(expected.len(), 0);
+        assert!(listed.insert(key.to_vec(), value).is_none(), "iter: {key:02x?} came twice");
+    }
+    assert_eq!(&listed, model);
+
+    let mut asked: Vec<Vec<u8>> = Vec::new();
+    for key in model.keys() {
+        asked.push(key.clone());
+        let mut longer = key.clone();
+        longer.push(0);
+        asked.push(longer);
+        if let Some((last, shorter)) = key.split_last() {
+            asked.push(shorter.to_vec());
+            asked.push([shorter, &[last ^ 1]].concat());
+        }
+    }
+    asked.extend_from_slice(absent);
+    let is_right = |how: &str, key: &Vec<u8>, found: Option<&[u8]>| match (found, model.get(key)) {
+        (None, None) => {}
+        (Some(kept), Some(expected)) if same(kept, expected) => {}
+        (found, expected) => panic!("{how}: {key:02x?}: {found:02x?} for {expected:02x?}"),
+    };
+    for key in &asked {
+        let found = file.get(key).unwrap();
+        is_right("get", key, found.as_ref().map(|value| value.as_bytes()));
+    }
+    let mut found = vec![None; asked.len()];
+    let hits = file.get_batch(&asked, &mut found).unwrap();
+    for (key, found) in asked.iter().zip(&found) {
+        is_right("get_batch", key, found.as_ref().map(|value| value.as_bytes()));
+    }
+    assert_eq!(hits, found.iter().flatten().count());
+    assert_eq!(hits, asked.iter().filter(|key| model.contains_key(*key)).count());
+}
+
+/// Checks the bytes of a table, held in every way.
+pub(crate) fn check_bytes(bytes: &[u8], model: &Model, absent: &[Vec<u8>]) {
+    let folder = Folder::new();
+    let path = folder.write("table.pkh", bytes);
+    for file in open_all(&path) {
+        check(&file, model, absent);
+    }
+}
+
+/// For large tables: the table verifies, and holds the keys and values of the model and no others.
+pub(crate) fn check_large(file: &TableFile, model: &Model) {
+    file.verify().unwrap();
+    assert_eq!(file.footer().keys, model.len() as u64);
+    let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
+    let mut found = vec![None; keys.len()];
+    assert_eq!(file.get_batch(&keys, &mut found).unwrap(), keys.len());
+    for (found, expected) in found.iter().zip(model.values()) {
+        assert!(same(found.unwrap().as_bytes(), expected));
+    }
+}
+
+/// The message of an error that must name this path.
+pub(crate) fn names_path(error: &Error, path: &Path) -> String {
+    let message = error.to_string();
+    assert!(message.contains(path.to_str().unwrap()), "no path {path:?} in: {message}");
+    message
+}
