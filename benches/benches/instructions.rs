@@ -2,6 +2,9 @@
 //!
 //! Valgrind runs scalar, SSE2 and AVX2 code; it knows no AVX-512.
 
+// What the macros make of a plain path.
+#![allow(unused_qualifications)]
+
 use std::hint::black_box;
 
 use iai_callgrind::{library_benchmark, library_benchmark_group, main};

@@ -61,6 +61,16 @@ pub enum Error {
         /// The bytes that are there.
         found: [u8; 8],
     },
+    /// A table's last 8 bytes are not its tail's magic: it was cut short, or is still being written, or
+    /// something was appended.
+    NoTail {
+        /// Offset of the tail's magic, if the length is right.
+        offset: u64,
+        /// The bytes that a table has there.
+        expected: [u8; 8],
+        /// The bytes that are there.
+        found: [u8; 8],
+    },
     /// A table, but of a format version that this reader does not know.
     UnsupportedVersion {
         /// Offset of the version.
@@ -211,6 +221,12 @@ impl fmt::Display for Error {
             Self::BadMagic { offset, expected, found } => write!(
                 f,
                 "not a pkhash table: expected {} at offset {offset}, found {}",
+                Bytes(expected),
+                Bytes(found)
+            ),
+            Self::NoTail { offset, expected, found } => write!(
+                f,
+                "no tail, as if the table were cut short: expected {} at offset {offset}, found {}",
                 Bytes(expected),
                 Bytes(found)
             ),

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, Section};
 use crate::format::directory::{Directory, Partition};
 use crate::format::footer::Footer;
-use crate::format::{HEAD_LEN, bytes_at, bytes_at_u64, check_head};
+use crate::format::{HEAD_LEN, bytes_at, bytes_at_u64, check_head, check_magic};
 use crate::hash::{self, EMPTY};
 use crate::kernel::{Kernel, Scalar};
 use crate::layout::{Inline, Layout, Parsed, Records, TermOrder};
@@ -36,6 +36,8 @@ impl<'a> Table<'a> {
     /// FORMAT.md §6 lists what is refused. The error names offset, expected and found.
     pub fn open(data: &'a [u8]) -> Result<Self> {
         let Some(head) = bytes_at::<HEAD_LEN>(data, 0) else {
+            // Too short to be a table, but long enough to say that it is something else.
+            check_magic(data)?;
             return Err(Error::TooShort { found: data.len() as u64, expected: HEAD_LEN as u64 });
         };
         check_head(head)?;

@@ -231,7 +231,7 @@ fn corrupt(what: &'static str, offset: usize, expected: u64, found: u64) -> Erro
 
 fn tail_magic(bytes: &[u8]) -> Error {
     let at = bytes.len() - 8;
-    Error::BadMagic {
+    Error::NoTail {
         offset: at as u64,
         expected: *b"pkh-tail",
         found: bytes[at..].try_into().unwrap(),
@@ -288,6 +288,17 @@ const FILTERED: &str = "inline-doc-id";
 /// Every invalid golden file, in the order of FORMAT.md §6.
 const FAULTS: &[Fault] = &[
     // The head.
+    fault(
+        "another-kind-of-file",
+        "example",
+        Nothing,
+        Open,
+        |b| {
+            b.clear();
+            b.extend(b"id,doc\n17,4\n");
+        },
+        head_magic,
+    ),
     fault("zero-bytes", "example", Nothing, Open, Vec::clear, |_| Error::TooShort {
         found: 0,
         expected: 64,

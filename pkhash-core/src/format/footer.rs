@@ -111,7 +111,7 @@ impl Footer {
 
         let magic = *bytes_at::<8>(tail, at::MAGIC).unwrap_or(&[0; 8]);
         if magic != TAIL_MAGIC {
-            return Err(Error::BadMagic {
+            return Err(Error::NoTail {
                 offset: offset(at::MAGIC),
                 expected: TAIL_MAGIC,
                 found: magic,

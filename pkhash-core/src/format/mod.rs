@@ -130,12 +130,19 @@ pub fn head() -> [u8; HEAD_LEN] {
     head
 }
 
+/// Refuses bytes that begin with something else than the magic.
+pub(crate) fn check_magic(bytes: &[u8]) -> Result<()> {
+    match bytes_at::<8>(bytes, 0) {
+        Some(found) if *found != MAGIC => {
+            Err(Error::BadMagic { offset: 0, expected: MAGIC, found: *found })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses anything but [`head`].
 pub(crate) fn check_head(head: &[u8; HEAD_LEN]) -> Result<()> {
-    let found = *bytes_at::<8>(head, 0).unwrap_or(&[0; 8]);
-    if found != MAGIC {
-        return Err(Error::BadMagic { offset: 0, expected: MAGIC, found });
-    }
+    check_magic(head)?;
     let version = Fields::new(head).u32(8);
     if version != VERSION {
         return Err(Error::UnsupportedVersion { offset: 8, expected: VERSION, found: version });
