@@ -34,6 +34,11 @@ const BLOCK: usize = 32;
 /// 90 % misses with filter; the limit probe 10.3): 8 × 4: 31.2 / 20.1; 16 × 2: 30.5 / 17.1; 16 × 4:
 /// 31.0 / 17.9; 32 × 1: 29.6 / 16.0; 32 × 2: 30.5 / 17.2. Before stages overlapped (32 keys through all
 /// stages, then the next 32): 33.0 / 30.4.
+///
+/// Tried and lost, same machine and bench: keys that need one more line or had a false match put into a
+/// queue after a prefetch, instead of being finished at once (hits 33.3, misses without filter no
+/// better); the record's last line prefetched only if it is another one (32.5), or not at all (43.3);
+/// prefetch for non-temporal use (31.0).
 const LAG: usize = 1;
 
 /// Reads that a batch of many keys keeps in flight for each stage.

@@ -257,7 +257,8 @@ fn nth(bytes: &[u8], i: usize) -> (usize, usize, usize) {
     if bytes[tail + 4] == 2 {
         let word = words.start + 8 * slot;
         let pointer = (get(bytes, word, 8) >> 24) as usize;
-        (control.start + slot, word, records.start + pointer.saturating_sub(1))
+        // Wrapping: a wild pointer may be past what a small machine can address.
+        (control.start + slot, word, records.start.wrapping_add(pointer.saturating_sub(1)))
     } else {
         let width = usize::from(bytes[tail + 8]) + get(bytes, tail + 16, 4) as usize;
         (control.start + slot, 0, records.start + slot * width)
