@@ -210,6 +210,7 @@ impl Probe {
     /// Compares the group at [`Self::group_at`].
     #[inline(always)]
     fn scan<K: Kernel>(&mut self, kernel: K, group: &[u8; GROUP_MAX]) {
+        const { assert!(K::WIDTH.is_power_of_two() && K::WIDTH as usize <= GROUP_MAX) };
         self.note(K::WIDTH, kernel.match_group(group, hash::control(self.hash)));
     }
 
