@@ -242,6 +242,16 @@ fn past_the_body(what: &'static str, at: u64, len: u64) -> Error {
     Error::Corrupt { what, offset: at, expected: len, found: at }
 }
 
+/// The answer for a key that the filter does not admit. A cold function, so that a branch leads here:
+/// the control bytes are then read ahead, together with the filter word. Without, the compiler chose
+/// conditional moves in some kernels, and the reads came one after the other (term-order with filter,
+/// single hits, 10 M keys, Zen 4: 400 ns instead of 300).
+#[cold]
+#[inline(never)]
+const fn absent<'a>() -> Result<Option<Value<'a>>> {
+    Ok(None)
+}
+
 /// A table's bytes and facts, as the in-memory drivers need them.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'t, 'a> {
@@ -346,7 +356,7 @@ impl<'a> Memory<'_, 'a> {
         key: &[u8],
     ) -> Result<Option<Value<'a>>> {
         if !records.takes(key) || !self.filter_admits(hash) {
-            return Ok(None);
+            return absent();
         }
         let place = Place::of(self.footer, &self.directory, hash, true);
         self.finish(kernel, records, key, Probe::new(hash, place))

@@ -104,12 +104,28 @@ impl<'a> Value<'a> {
     #[inline]
     #[must_use]
     pub fn as_u64(self) -> Option<u64> {
-        if self.0.len() > 8 {
-            return None;
+        // Overlapping loads, not a copy of so many bytes: that would be a call of `memcpy` for each
+        // answer of a batch.
+        let bytes = self.0;
+        match (bytes.len(), bytes) {
+            (0, _) => Some(0),
+            (1..=3, [first, .., last]) => {
+                let middle = bytes.len() / 2;
+                let end = 8 * (bytes.len() - 1);
+                let middle = u64::from(bytes[middle]) << (8 * middle);
+                Some(u64::from(*first) | middle | u64::from(*last) << end)
+            }
+            (1..=3, _) => Some(bytes[0].into()),
+            (4..=8, _) => {
+                let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+                let end = 8 * (bytes.len() - 4);
+                Some(
+                    u64::from(u32::from_le_bytes(*first))
+                        | u64::from(u32::from_le_bytes(*last)) << end,
+                )
+            }
+            _ => None,
         }
-        let mut bytes = [0; 8];
-        bytes[..self.0.len()].copy_from_slice(self.0);
-        Some(u64::from_le_bytes(bytes))
     }
 
     /// The doc ID: the value as an integer; of a value wider than 8 bytes its first 4 bytes, where a
@@ -157,6 +173,16 @@ mod tests {
             (u64::MAX, 8),
         ] {
             assert_eq!(ValueFormat::narrowest(max).width(), width, "{max}");
+        }
+    }
+
+    #[test]
+    fn integers_of_every_width() {
+        let bytes = [0x81, 0x92, 0xa3, 0xb4, 0xc5, 0xd6, 0xe7, 0xf8];
+        for width in 0..=8 {
+            let mut wide = [0; 8];
+            wide[..width].copy_from_slice(&bytes[..width]);
+            assert_eq!(Value(&bytes[..width]).as_u64(), Some(u64::from_le_bytes(wide)), "{width}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! Term-order: slot words of 8 bytes, `pointer (40) | distance (8) | tag (16)`, lead to records
 //! `value | key length (varint) | key`, which lie back to back in term order.
 
-use super::{Parsed, Records, split};
+use super::{Parsed, Records, short_eq, split};
 use crate::error::Result;
-use crate::format::MAX_KEY_LEN;
 use crate::format::footer::Footer;
+use crate::format::{MAX_INLINE_KEY_LEN, MAX_KEY_LEN};
 use crate::hash;
 use crate::pipeline::Place;
 
@@ -86,7 +86,8 @@ impl Records for TermOrder {
     #[inline(always)]
     fn record_len(self, key: &[u8]) -> usize {
         // No overflow: `takes` came first, and a slice is at most isize::MAX bytes.
-        self.value_width + varint_len(key.len() as u32) + key.len()
+        let varint = if key.len() < 0x80 { 1 } else { varint_len(key.len() as u32) };
+        self.value_width + varint + key.len()
     }
 
     #[inline(always)]
@@ -102,6 +103,11 @@ impl Records for TermOrder {
     #[inline(always)]
     fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
         let (value, rest) = split(record, self.value_width)?;
+        // Most keys are short: one byte of length, and no call of `memcmp`.
+        if key.len() <= MAX_INLINE_KEY_LEN as usize {
+            let (len, found) = rest.split_first()?;
+            return (usize::from(*len) == key.len() && short_eq(found, key)).then_some(value);
+        }
         let mut varint = [0; MAX_VARINT];
         let bytes = write_varint(key.len() as u32, &mut varint);
         let (len, found) = split(rest, bytes)?;
