@@ -2,14 +2,14 @@
 //!
 //! Valgrind runs scalar, SSE2 and AVX2 code; it knows no AVX-512.
 
-// What the macros make of a plain path.
-#![allow(unused_qualifications)]
+// What the macros expand to.
+#![allow(missing_docs, unused_qualifications)]
 
 use std::hint::black_box;
 
 use iai_callgrind::{library_benchmark, library_benchmark_group, main};
 use pkhash_benches::{Key, Lines, keys, options, queries, table};
-use pkhash_core::{Layout, Table};
+use pkhash_core::{Layout, Table, Value};
 use pkhash_simd::Kernel;
 
 const KEYS: usize = 20_000;
@@ -43,7 +43,7 @@ fn get(work: Work) -> Work {
     let table = Table::open(&work.table).expect("a sound table");
     for (key, answer) in work.asked.iter().zip(&work.answers) {
         let value = work.kernel.get(&table, key).expect("a sound table");
-        assert_eq!(value.and_then(|value| value.doc_id()), *answer);
+        assert_eq!(value.and_then(Value::doc_id), *answer);
     }
     work
 }

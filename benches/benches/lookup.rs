@@ -10,7 +10,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use pkhash_benches::{
     Random, check, dependent_reads, doc_ids, independent_reads, keys, options, queries, table,
 };
-use pkhash_core::{FixedKeys, Layout, Table};
+use pkhash_core::{FixedKeys, Layout, Table, Value};
 use pkhash_simd::Kernel;
 
 /// Keys of one batch.
@@ -55,7 +55,7 @@ fn lookups(c: &mut Criterion) {
                                     for i in first..first + BATCH {
                                         let value = kernel.get(&table, &asked[i]);
                                         let value = value.expect("a sound table");
-                                        assert_eq!(value.and_then(|v| v.doc_id()), answers[i]);
+                                        assert_eq!(value.and_then(Value::doc_id), answers[i]);
                                     }
                                 },
                                 BatchSize::SmallInput,

@@ -44,6 +44,32 @@ const LAG: usize = 1;
 /// Reads that a batch of many keys keeps in flight for each stage.
 pub const CHUNK: usize = BLOCK * LAG;
 
+/// What a batch answers for each key.
+pub(crate) trait Answer<'a>: Copy {
+    const ABSENT: Self;
+
+    fn found(value: Value<'a>) -> Self;
+}
+
+impl<'a> Answer<'a> for Option<Value<'a>> {
+    const ABSENT: Self = None;
+
+    #[inline(always)]
+    fn found(value: Value<'a>) -> Self {
+        Some(value)
+    }
+}
+
+/// The doc ID, which is read while its record is in the first-level cache.
+impl Answer<'_> for Option<u32> {
+    const ABSENT: Self = None;
+
+    #[inline(always)]
+    fn found(value: Value<'_>) -> Self {
+        value.doc_id()
+    }
+}
+
 /// The keys of a batch.
 pub(crate) trait Keys {
     fn len(&self) -> usize;
@@ -379,11 +405,11 @@ impl<'a> Memory<'_, 'a> {
     /// Looks up a batch. Layout and filter are chosen once for all of it; with them, how many stages
     /// read, and so how many blocks are under way: that many times [`LAG`], and one.
     #[inline(always)]
-    pub(crate) fn batch_any<K: Kernel, Q: Keys>(
+    pub(crate) fn batch_any<K: Kernel, Q: Keys, A: Answer<'a>>(
         &self,
         kernel: K,
         keys: &Q,
-        out: &mut [Option<Value<'a>>],
+        out: &mut [A],
     ) -> Result<usize> {
         if keys.len() != out.len() {
             return Err(Error::BatchLength { expected: keys.len(), found: out.len() });
@@ -391,16 +417,16 @@ impl<'a> Memory<'_, 'a> {
         let (inline, term_order) = (Inline::new(self.footer), TermOrder::new(self.footer));
         match (self.footer.layout, self.footer.filter_bits != 0) {
             (Layout::Inline, false) => {
-                self.batch::<K, _, Q, false, { 2 * LAG + 1 }>(kernel, inline, keys, out)
+                self.batch::<K, _, Q, A, false, { 2 * LAG + 1 }>(kernel, inline, keys, out)
             }
             (Layout::Inline, true) => {
-                self.batch::<K, _, Q, true, { 3 * LAG + 1 }>(kernel, inline, keys, out)
+                self.batch::<K, _, Q, A, true, { 3 * LAG + 1 }>(kernel, inline, keys, out)
             }
             (Layout::TermOrder, false) => {
-                self.batch::<K, _, Q, false, { 3 * LAG + 1 }>(kernel, term_order, keys, out)
+                self.batch::<K, _, Q, A, false, { 3 * LAG + 1 }>(kernel, term_order, keys, out)
             }
             (Layout::TermOrder, true) => {
-                self.batch::<K, _, Q, true, { 4 * LAG + 1 }>(kernel, term_order, keys, out)
+                self.batch::<K, _, Q, A, true, { 4 * LAG + 1 }>(kernel, term_order, keys, out)
             }
         }
     }
@@ -408,12 +434,20 @@ impl<'a> Memory<'_, 'a> {
     /// Runs blocks of keys through the stages, each stage [`LAG`] blocks behind the one before: what
     /// a stage has named arrives while the other stages work on other blocks.
     #[inline(always)]
-    fn batch<'q, K: Kernel, R: Records, Q: Keys, const FILTER: bool, const RING: usize>(
+    fn batch<
+        'q,
+        K: Kernel,
+        R: Records,
+        Q: Keys,
+        A: Answer<'a>,
+        const FILTER: bool,
+        const RING: usize,
+    >(
         &self,
         kernel: K,
         records: R,
         keys: &'q Q,
-        out: &mut [Option<Value<'a>>],
+        out: &mut [A],
     ) -> Result<usize> {
         let stages = 2 + usize::from(FILTER) + usize::from(R::SLOT_WORDS);
         debug_assert_eq!(RING, stages * LAG + 1);
@@ -571,15 +605,15 @@ impl<'a> Memory<'_, 'a> {
 
     /// Records. Whoever is not found here had a false match: 1 of 100 or so begin again, alone.
     #[inline(always)]
-    fn records<K: Kernel, R: Records>(
+    fn records<K: Kernel, R: Records, A: Answer<'a>>(
         &self,
         kernel: K,
         records: R,
         block: &Block<'_>,
-        out: &mut [Option<Value<'a>>],
+        out: &mut [A],
     ) -> Result<usize> {
         for out in out.iter_mut().take(BLOCK) {
-            *out = None;
+            *out = A::ABSENT;
         }
         let mut found = 0;
         for k in 0..block.live.len {
@@ -592,10 +626,10 @@ impl<'a> Memory<'_, 'a> {
                 let probe = Probe::new(block.hashes[i], block.places[i]);
                 value = self.finish(kernel, records, block.keys[i], probe)?;
             }
-            if let Some(out) = out.get_mut(i) {
-                *out = value;
+            if let (Some(value), Some(out)) = (value, out.get_mut(i)) {
+                *out = A::found(value);
+                found += 1;
             }
-            found += usize::from(value.is_some());
         }
         Ok(found)
     }

@@ -171,6 +171,27 @@ impl<'a> Table<'a> {
         self.memory().batch_any(kernel, &keys, out)
     }
 
+    /// Looks up a batch and answers with doc IDs, with this kernel. A doc ID is read when its key is
+    /// compared, while the record is in the first-level cache; who reads it from the value of a large
+    /// batch afterwards fetches the record a second time.
+    ///
+    /// # Errors
+    /// [`Error::ValueWidth`] if not every value of the table is sure to have a doc ID: integers of at most
+    /// 4 bytes, or values wider than 8 bytes (see [`Value::doc_id`]). Otherwise as
+    /// [`get_batch`](Self::get_batch).
+    #[inline(always)]
+    pub fn get_batch_doc_ids_with<K: Kernel, B: AsRef<[u8]>>(
+        &self,
+        kernel: K,
+        keys: &[B],
+        out: &mut [Option<u32>],
+    ) -> Result<usize> {
+        match self.footer.value.width() {
+            1..=4 | 9.. => self.memory().batch_any(kernel, &keys, out),
+            width => Err(Error::ValueWidth { expected: 4, found: width.into() }),
+        }
+    }
+
     /// Whether the filter admits a hash; true for every hash if there is no filter.
     #[must_use]
     pub fn filter_admits(&self, hash: u64) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! A lookup compares groups of control bytes; this crate does that with the vector unit of the CPU,
 //! and prefetches. The lookup itself is in `pkhash-core`, once and generic: here it is compiled again
-//! inside a `#[target_feature]` function for each kernel, and [`Kernel`] picks one of those functions
-//! **once per call**, never per group.
+//! inside a `#[target_feature]` function for each kernel that needs more than the target has, and
+//! [`Kernel`] picks one of those functions **once per call**, never per group.
 //!
 //! ```
 //! use pkhash_core::Table;

@@ -65,6 +65,19 @@ fn in_batches(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
     sum
 }
 
+fn to_doc_ids(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+    let mut out = vec![None; BATCH];
+    let mut sum = 0;
+    for keys in keys.chunks(BATCH) {
+        let out = &mut out[..keys.len()];
+        kernel.get_batch_doc_ids(table, keys, out).expect("doc IDs");
+        for doc_id in out {
+            sum += doc_id.map_or(1 << 40, u64::from);
+        }
+    }
+    sum
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let n: usize = args.next().map_or(10_000_000, |n| n.parse().expect("a number of keys"));
@@ -122,6 +135,9 @@ fn main() {
                     });
                     time(rows, title("batch"), QUERIES, || {
                         assert_eq!(in_batches(kernel, &table, asked), expected);
+                    });
+                    time(rows, title("batch to doc IDs,"), QUERIES, || {
+                        assert_eq!(to_doc_ids(kernel, &table, asked), expected);
                     });
                 }
             }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use pkhash_core::build::{self, Entry, Options, TermSlot};
 use pkhash_core::{
-    CHUNK, EMPTY, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition, Result,
-    Scalar, Stage, Table, Value, partition,
+    CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition,
+    Result, Scalar, Stage, Table, Value, partition,
 };
 
 /// Key and value.
@@ -236,8 +236,17 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
                 _ => table.get_batch_with(Wide::<64>, keys, &mut out),
             };
             assert_eq!(found, Ok(keys.iter().filter(|key| model.contains_key(**key)).count()));
-            for (key, value) in keys.iter().zip(out) {
-                assert_eq!(owned(value), expected(key), "batch, {key:02x?}");
+            for (key, value) in keys.iter().zip(&out) {
+                assert_eq!(owned(*value), expected(key), "batch, {key:02x?}");
+            }
+            let mut doc_ids = vec![Some(u32::MAX); keys.len()];
+            let found_ids = table.get_batch_doc_ids_with(Scalar, keys, &mut doc_ids);
+            if matches!(footer.value.width(), 0 | 5..=8) {
+                assert!(matches!(found_ids, Err(Error::ValueWidth { expected: 4, .. })));
+            } else {
+                assert_eq!(found_ids, found);
+                let expected = out.iter().map(|value| value.and_then(Value::doc_id));
+                assert!(expected.eq(doc_ids), "doc IDs of a batch");
             }
         }
     }

@@ -75,6 +75,7 @@ pub(crate) struct Answers {
     pub(crate) singles: Vec<Found>,
     batches: Vec<Result<Vec<Option<Vec<u8>>>>>,
     fixed: Vec<Result<Vec<Option<Vec<u8>>>>>,
+    doc_ids: Result<Vec<Option<u32>>>,
 }
 
 fn batch<'a>(
@@ -128,7 +129,16 @@ pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]])
             })
         })
         .collect();
-    Answers { singles, batches, fixed }
+    let mut doc_ids = vec![None; keys.len()];
+    let found = match kernel {
+        Some(kernel) => kernel.get_batch_doc_ids(table, keys, &mut doc_ids),
+        None => table.get_batch_doc_ids_with(pkhash_core::Scalar, keys, &mut doc_ids),
+    };
+    let doc_ids = found.map(|found| {
+        assert_eq!(found, doc_ids.iter().flatten().count());
+        doc_ids
+    });
+    Answers { singles, batches, fixed, doc_ids }
 }
 
 impl Answers {

@@ -135,7 +135,8 @@ impl Args {
                 ),
             )?,
         }
-        line("kernel", file.kernel().name().to_owned())?;
+        let kernel = file.kernel();
+        line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
         line("probes", format!("the longest looks at {} slots", facts.longest_probe))?;
         let all = facts.probes.iter().sum::<u64>().max(1) as f64;
         let most = facts.probes.iter().copied().max().unwrap_or(0).max(1);
@@ -191,6 +192,7 @@ impl Args {
             "probe_lengths": facts.probes,
             "longest_probe": facts.longest_probe,
             "kernel": file.kernel().name(),
+            "kernel_single": file.kernel().single_name(),
         }))
     }
 }
