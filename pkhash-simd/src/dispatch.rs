@@ -76,13 +76,16 @@ impl Kernel {
 
     /// The kernel that this machine should use. With the feature `scalar`, the scalar one.
     ///
-    /// Batches take the widest one. Measured on Zen 4 (`benches`, `report`, 10 M keys): against AVX2,
-    /// AVX-512 is 11 % faster for misses without filter, for it seldom needs a second group, and as fast
-    /// otherwise; against SSE2, AVX2 is up to 5 % faster. NEON was run under emulation alone.
+    /// Batches take the widest one. Measured on Zen 4 (`benches`, `report`, 10 M keys, ns for a key with
+    /// SSE2 / AVX2 / AVX-512, scalar): inline hits 36.6 / 37.7 / 37.6, 109; inline misses 31.5 / 30.7 /
+    /// 29.4, 77; term-order misses 33.9 / 30.2 / 27.6, 93; with filter, misses 19.9 / 19.4 / 19.5, 45. So
+    /// width matters little but where a probe is long: what counts is the prefetch, which the scalar
+    /// kernel has not. NEON was run under emulation alone.
     ///
     /// Single gets take the one that needs no detection (SSE2, NEON): being inlined into the caller's
-    /// loop is worth more there than a wider group. Measured as above: inline hits 140 ns, with AVX2 or
-    /// AVX-512 behind a call 186–196 ns, scalar 185 ns; term-order hits with filter 305, 410 and 318 ns.
+    /// loop is worth more there than a wider group. Measured as above: inline hits 130 / 175 / 176, 173;
+    /// term-order hits with filter 279 / 379 / 396, 290 (and 400 with every kernel when none
+    /// was inlined).
     #[must_use]
     pub fn detect() -> Self {
         if cfg!(feature = "scalar") {
