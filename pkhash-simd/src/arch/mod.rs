@@ -1,5 +1,42 @@
 //! The kernels: a folder for each architecture, a file for each instruction set.
 
+/// Makes the type of a kernel, a proof that the CPU has what the `match_group` beside it needs.
+macro_rules! kernel {
+    ($(#[$docs:meta])* $kernel:ident, $name:literal, $width:literal) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $kernel(());
+
+        impl $kernel {
+            /// # Safety
+            /// All that the type stands for is true.
+            pub(crate) const unsafe fn new_unchecked() -> Self {
+                Self(())
+            }
+        }
+
+        impl pkhash_core::Kernel for $kernel {
+            const WIDTH: u32 = $width;
+
+            fn name(self) -> &'static str {
+                $name
+            }
+
+            #[inline(always)]
+            fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+                // SAFETY: the CPU has the target features of `match_group`: `self` is the proof, which
+                // was made by `new_unchecked`.
+                unsafe { match_group(group, control) }
+            }
+
+            #[inline(always)]
+            fn prefetch(self, data: &[u8], at: usize) {
+                super::prefetch(data, at);
+            }
+        }
+    };
+}
+
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
 #[cfg(target_arch = "x86_64")]

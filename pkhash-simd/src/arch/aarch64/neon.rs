@@ -7,16 +7,9 @@ use core::arch::aarch64::{
 
 use pkhash_core::{GROUP_MAX, Matches};
 
-/// Proof that the CPU has NEON.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Neon(());
-
-impl Neon {
-    /// # Safety
-    /// The CPU has NEON.
-    pub(crate) const unsafe fn new_unchecked() -> Self {
-        Self(())
-    }
+kernel! {
+    /// Proof that the CPU has NEON.
+    Neon, "neon", 32
 }
 
 /// The bit of each slot in its byte of a mask.
@@ -42,23 +35,4 @@ fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
     let sums = vpaddq_u8(hits, empty);
     let mask = vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(sums, sums)));
     Matches { hits: mask & 0xffff_ffff, empty: mask >> 32 }
-}
-
-impl pkhash_core::Kernel for Neon {
-    const WIDTH: u32 = 32;
-
-    fn name(self) -> &'static str {
-        "neon"
-    }
-
-    #[inline(always)]
-    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
-        // SAFETY: the CPU has NEON, as `self` proves (`new_unchecked`).
-        unsafe { match_group(group, control) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, data: &[u8], at: usize) {
-        super::prefetch(data, at);
-    }
 }

@@ -7,16 +7,9 @@ use core::arch::x86_64::{
 
 use pkhash_core::{GROUP_MAX, Matches};
 
-/// Proof that the CPU has AVX2, BMI1 and BMI2, and that the operating system saves the YMM registers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2(());
-
-impl Avx2 {
-    /// # Safety
-    /// The CPU has AVX2, BMI1 and BMI2, and the operating system saves the YMM registers.
-    pub(crate) const unsafe fn new_unchecked() -> Self {
-        Self(())
-    }
+kernel! {
+    /// Proof that the CPU has AVX2, BMI1 and BMI2, and that the operating system saves the YMM registers.
+    Avx2, "avx2", 32
 }
 
 #[target_feature(enable = "avx2")]
@@ -29,24 +22,5 @@ fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
     Matches {
         hits: u64::from(_mm256_movemask_epi8(hits).cast_unsigned()),
         empty: u64::from(_mm256_movemask_epi8(empty).cast_unsigned()),
-    }
-}
-
-impl pkhash_core::Kernel for Avx2 {
-    const WIDTH: u32 = 32;
-
-    fn name(self) -> &'static str {
-        "avx2"
-    }
-
-    #[inline(always)]
-    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
-        // SAFETY: the CPU has AVX2, as `self` proves (`new_unchecked`).
-        unsafe { match_group(group, control) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, data: &[u8], at: usize) {
-        super::prefetch(data, at);
     }
 }

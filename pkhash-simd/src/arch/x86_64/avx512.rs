@@ -6,18 +6,10 @@ use core::arch::x86_64::{
 
 use pkhash_core::{GROUP_MAX, Matches};
 
-/// Proof that the CPU has AVX-512F, AVX-512BW, BMI1 and BMI2, and that the operating system saves the
-/// ZMM and mask registers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512(());
-
-impl Avx512 {
-    /// # Safety
-    /// The CPU has AVX-512F, AVX-512BW, BMI1 and BMI2, and the operating system saves the ZMM and mask
-    /// registers.
-    pub(crate) const unsafe fn new_unchecked() -> Self {
-        Self(())
-    }
+kernel! {
+    /// Proof that the CPU has AVX-512F, AVX-512BW, BMI1 and BMI2, and that the operating system saves the
+    /// ZMM and mask registers.
+    Avx512, "avx512", 64
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
@@ -28,24 +20,5 @@ fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
     Matches {
         hits: _mm512_cmpeq_epi8_mask(slots, _mm512_set1_epi8(control.cast_signed())),
         empty: _mm512_testn_epi8_mask(slots, slots),
-    }
-}
-
-impl pkhash_core::Kernel for Avx512 {
-    const WIDTH: u32 = 64;
-
-    fn name(self) -> &'static str {
-        "avx512"
-    }
-
-    #[inline(always)]
-    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
-        // SAFETY: the CPU has AVX-512F and AVX-512BW, as `self` proves (`new_unchecked`).
-        unsafe { match_group(group, control) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, data: &[u8], at: usize) {
-        super::prefetch(data, at);
     }
 }

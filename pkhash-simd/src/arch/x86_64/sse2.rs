@@ -6,16 +6,9 @@ use core::arch::x86_64::{
 
 use pkhash_core::{GROUP_MAX, Matches};
 
-/// Proof that the CPU has SSE2.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sse2(());
-
-impl Sse2 {
-    /// # Safety
-    /// The CPU has SSE2.
-    pub(crate) const unsafe fn new_unchecked() -> Self {
-        Self(())
-    }
+kernel! {
+    /// Proof that the CPU has SSE2.
+    Sse2, "sse2", 16
 }
 
 #[target_feature(enable = "sse2")]
@@ -29,24 +22,5 @@ fn match_group(group: &[u8; GROUP_MAX], control: u8) -> Matches {
     Matches {
         hits: u64::from(_mm_movemask_epi8(hits).cast_unsigned()),
         empty: u64::from(_mm_movemask_epi8(empty).cast_unsigned()),
-    }
-}
-
-impl pkhash_core::Kernel for Sse2 {
-    const WIDTH: u32 = 16;
-
-    fn name(self) -> &'static str {
-        "sse2"
-    }
-
-    #[inline(always)]
-    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
-        // SAFETY: the CPU has SSE2, as `self` proves (`new_unchecked`).
-        unsafe { match_group(group, control) }
-    }
-
-    #[inline(always)]
-    fn prefetch(self, data: &[u8], at: usize) {
-        super::prefetch(data, at);
     }
 }
