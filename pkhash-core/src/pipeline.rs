@@ -730,13 +730,11 @@ pub enum Stage {
 ///
 /// ```
 /// # use pkhash_core::{Error, Footer, Lookup};
-/// # fn demo(footer: &Footer, footer_bytes: &[u8], read: impl Fn(u64, &mut [u8])) -> Result<(), Error> {
+/// # fn demo(footer: &Footer, footer_bytes: &[u8], read: impl Fn(u64, usize) -> Vec<u8>) -> Result<(), Error> {
 /// let mut lookup = Lookup::new(footer, footer_bytes, b"some key")?;
-/// let mut buffer = [0; 256];
 /// while let Some(want) = lookup.want() {
-///     let bytes = &mut buffer[..want.len];
-///     read(want.offset, bytes);
-///     if let Some(value) = lookup.supply(bytes)? {
+///     let bytes = read(want.offset, want.len);
+///     if let Some(value) = lookup.supply(&bytes)? {
 ///         println!("{:?}", value.doc_id());
 ///         break;
 ///     }

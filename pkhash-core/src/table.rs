@@ -223,7 +223,15 @@ impl<'a> Table<'a> {
 
     /// The occupied slots of partitions `from..to`, in the first one beginning with `slot`.
     pub(crate) fn slots(&self, from: u32, slot: u32, to: u32) -> Slots<'a> {
-        Slots { table: *self, partition: from, to, entry: None, slot, failed: false }
+        Slots {
+            table: *self,
+            partition: from,
+            to,
+            entry: None,
+            slot,
+            record_bytes: 0,
+            failed: false,
+        }
     }
 
     /// Offset and bytes of a section, padding included; `None` if they are not inside the table.
@@ -257,6 +265,8 @@ pub(crate) struct Slots<'a> {
     /// The current partition's entry.
     entry: Option<Partition>,
     slot: u32,
+    /// Bytes of the partition's records so far.
+    record_bytes: u64,
     failed: bool,
 }
 
@@ -332,13 +342,27 @@ impl<'a> Iterator for Slots<'a> {
             let rest = control.get(self.slot as usize..).unwrap_or_default();
             if let Some(skip) = rest.iter().position(|byte| *byte != EMPTY) {
                 self.slot += skip as u32;
-                let found = self.occupied(&entry, rest[skip]);
+                let found = self.occupied(&entry, rest[skip]).and_then(|slot| {
+                    // Records do not overlap: else a small table could hold long keys without end, and
+                    // a scan would take the square of its length.
+                    self.record_bytes += slot.record.len as u64;
+                    if self.record_bytes <= entry.record_bytes {
+                        return Ok(slot);
+                    }
+                    Err(Error::Corrupt {
+                        what: "record bytes of a partition",
+                        offset: slot.at,
+                        expected: entry.record_bytes,
+                        found: self.record_bytes,
+                    })
+                });
                 self.slot += 1;
                 self.failed = found.is_err();
                 return Some(found);
             }
             self.partition += 1;
             self.slot = 0;
+            self.record_bytes = 0;
             self.entry = None;
         }
         None

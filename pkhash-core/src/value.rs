@@ -32,7 +32,7 @@ impl ValueFormat {
     pub const fn integer(width: u8) -> Result<Self> {
         if width == 0 || width > 8 {
             return Err(Error::BadOption {
-                option: "value width",
+                option: "value width of integers (1…8)",
                 expected: 8,
                 found: width as u64,
             });
@@ -47,7 +47,7 @@ impl ValueFormat {
     pub const fn opaque(width: u8) -> Result<Self> {
         if width > MAX_VALUE_WIDTH {
             return Err(Error::BadOption {
-                option: "value width",
+                option: "value width of opaque bytes (0…64)",
                 expected: MAX_VALUE_WIDTH as u64,
                 found: width as u64,
             });

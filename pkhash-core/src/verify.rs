@@ -70,9 +70,14 @@ impl Table<'_> {
     /// [`verify`](Self::verify), and enough to find damage.
     ///
     /// # Errors
-    /// [`Error::SectionChecksum`].
+    /// [`Error::SectionChecksum`]; [`Error::BadOption`] if there are not so many partitions.
     pub fn verify_checksums(&self, p: u32) -> Result<()> {
-        let entry = &self.partition(p).unwrap_or_default();
+        let partitions = u64::from(self.footer().partitions());
+        let entry = &self.partition(p).ok_or(Error::BadOption {
+            option: "partition",
+            expected: partitions - 1,
+            found: p.into(),
+        })?;
         for (section, expected) in Section::ALL.into_iter().zip(entry.checksums) {
             let (offset, bytes) = self.section(entry, section).unwrap_or_default();
             let found = if bytes.is_empty() { 0 } else { checksum(bytes) };

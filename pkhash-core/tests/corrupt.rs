@@ -6,6 +6,7 @@ mod common;
 use common::raw::{self, COLD_FIELDS, HOT_FIELDS, TAIL_FIELDS, put};
 use common::recipes::RECIPES;
 use common::{Rng, ask, exercise, walk};
+use pkhash_core::build::Options;
 use pkhash_core::{Footer, Lookup, Table};
 
 /// A golden file's name, its bytes, and some keys, most of them in it.
@@ -348,4 +349,28 @@ fn other_bytes_behind_a_parsed_footer() {
             assert!(Lookup::new(&footer, &bytes[..len.min(100)], b"").is_err());
         }
     }
+}
+
+#[test]
+fn records_that_overlap_end_a_scan() {
+    // Slots that all point into one long record: a small table that claims keys without end.
+    let long = 1 << 16;
+    let mut pairs: Vec<common::Pair> = (0..200u8).map(|i| (vec![i], vec![i])).collect();
+    pairs.push((vec![b'k'; long], vec![0]));
+    let options = Options { filter_bits: 0, ..Options::default() };
+    let sound = common::build(&options, &pairs);
+    let [_, control, words, records] = raw::sections(&sound, 0);
+    let mut bytes = sound.clone();
+    // Before the key: its length, 3 bytes, and the value.
+    let at = sound[records].windows(4).position(|bytes| bytes == b"kkkk").unwrap() - 4;
+    for slot in (0..control.len()).filter(|slot| sound[control.start + slot] != 0) {
+        put(&mut bytes, words.start + 8 * slot + 3, 5, at as u64 + 1);
+    }
+    raw::repair_all(&mut bytes);
+    let table = Table::open(&bytes).unwrap();
+    assert!(table.iter().take_while(Result::is_ok).count() <= 2);
+    assert!(table.iter().any(|record| record.is_err()));
+    assert!(table.range(0, u64::MAX).any(|record| record.is_err()));
+    assert!(table.probe_lengths::<4>().is_err());
+    assert!(table.verify().is_err());
 }

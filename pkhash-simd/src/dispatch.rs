@@ -255,7 +255,7 @@ impl Kernel {
         )
     }
 
-    /// Compares one group of control bytes: what the conformance suite and the fuzzer test.
+    /// Compares one group of control bytes: what the conformance suite tests.
     #[doc(hidden)]
     #[must_use]
     pub fn match_group(

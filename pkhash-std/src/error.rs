@@ -62,6 +62,10 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A writer has lost keys that it could not spill; nothing can be built from it any more.
+    WriterFailed,
+    /// A table was to be published by a writer that was given no path.
+    NoPath,
     /// Threads could not be started.
     Threads {
         /// The cause.
@@ -153,6 +157,8 @@ impl fmt::Display for Error {
                 "input {input} has doc ID {found}, but its doc map has {expected} entries"
             ),
             Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
+            Self::WriterFailed => f.write_str("keys were lost: a temporary file failed before"),
+            Self::NoPath => f.write_str("the writer was given no path to publish at"),
             Self::Threads { source } => write!(f, "cannot start threads: {source}"),
             Self::Cancelled => f.write_str("cancelled"),
         }

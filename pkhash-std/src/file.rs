@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use pkhash_core::{Footer, Table, Value};
+use pkhash_core::{FixedKeys, Footer, Table, Value};
 use pkhash_simd::Kernel;
 use tempfile::NamedTempFile;
 
@@ -138,6 +138,27 @@ impl TableFile {
         self.kernel.get(&self.table(), key).map_err(Error::table(&self.path))
     }
 
+    /// Looks up one key whose hash is known: one hash serves all tables that share a seed.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[inline]
+    pub fn get_hashed(&self, hash: u64, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.kernel.get_hashed(&self.table(), hash, key).map_err(Error::table(&self.path))
+    }
+
+    /// Looks up a batch of keys that lie in one buffer.
+    ///
+    /// # Errors
+    /// As [`get_batch`](Self::get_batch).
+    pub fn get_batch_fixed<'a>(
+        &'a self,
+        keys: FixedKeys<'_>,
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        self.kernel.get_batch_fixed(&self.table(), keys, out).map_err(Error::table(&self.path))
+    }
+
     /// Looks up a batch: `out[i]` becomes the value of `keys[i]`. Returns how many were found.
     ///
     /// # Errors
@@ -254,6 +275,12 @@ impl Publication {
     pub(crate) fn commit_observed(mut self, observe: &mut dyn FnMut(Step)) -> Result<()> {
         let path = self.path;
         self.temporary.flush().map_err(Error::io("write", &path))?;
+        // A table keeps the permissions of the one that it replaces.
+        if let Ok(meta) = fs::metadata(&path) {
+            let file = self.temporary.as_file();
+            file.set_permissions(meta.permissions())
+                .map_err(Error::io("set permissions of", &path))?;
+        }
         observe(Step::Written);
         self.temporary.as_file().sync_all().map_err(Error::io("sync", &path))?;
         observe(Step::Synced);
@@ -456,5 +483,9 @@ mod tests {
         File::create(&plain).unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&ours), mode(&plain));
+        // And who has restricted them keeps that.
+        fs::set_permissions(&ours, fs::Permissions::from_mode(0o640)).unwrap();
+        Publication::begin(&ours).unwrap().commit().unwrap();
+        assert_eq!(mode(&ours) & 0o777, 0o640);
     }
 }

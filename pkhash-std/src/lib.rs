@@ -25,14 +25,14 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use file::{OpenOptions, Publication, TableFile};
-pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_to};
+pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 pub use partition::{Built, Control, OnDuplicate};
 pub use storage::{Advice, Mode};
 pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 
 pub use pkhash_core as core;
 pub use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
-pub use pkhash_core::{Footer, Hasher, Layout, Table, Value, ValueFormat, ValueKind};
+pub use pkhash_core::{FixedKeys, Footer, Hasher, Layout, Table, Value, ValueFormat, ValueKind};
 pub use pkhash_simd::Kernel;
 
 #[cfg(doctest)]

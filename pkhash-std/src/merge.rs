@@ -71,7 +71,18 @@ pub fn merge(
     path: impl AsRef<Path>,
     options: &MergeOptions,
 ) -> Result<Built> {
-    let mut publication = Publication::begin(path)?;
+    merge_publication(inputs, Publication::begin(path)?, options)
+}
+
+/// [`merge`] into a file that was begun before.
+///
+/// # Errors
+/// As [`merge`].
+pub fn merge_publication(
+    inputs: &[MergeInput<'_>],
+    mut publication: Publication,
+    options: &MergeOptions,
+) -> Result<Built> {
     let path = publication.path().to_owned();
     let built = merge_into(inputs, publication.file(), &path, options)?;
     publication.commit()?;

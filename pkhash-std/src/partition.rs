@@ -200,7 +200,14 @@ impl Builder<'_> {
         let given = entries.len();
         self.drop_duplicates(&mut entries)?;
         let mut term_slots = vec![TermSlot::default(); self.plan.term_slots(entries.len())];
-        let mut bytes = vec![0; self.plan.partition_len(p, &entries)?];
+        let len = self.plan.partition_len(p, &entries)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| pkhash_core::Error::TooLarge {
+            what: "bytes for this machine's memory",
+            expected: isize::MAX as u64,
+            found: len as u64,
+        })?;
+        bytes.resize(len, 0);
         let written = self.plan.write_partition(p, &entries, &mut term_slots, &mut bytes)?;
         Ok(Done { bytes, written, duplicates: (given - entries.len()) as u64 })
     }

@@ -90,6 +90,8 @@ pub struct TableWriter {
     value_width: usize,
     /// Values are integers.
     integers: bool,
+    /// Keys were lost when they could not be spilled.
+    failed: bool,
 }
 
 impl TableWriter {
@@ -133,6 +135,7 @@ impl TableWriter {
             spill: None,
             value_width,
             integers,
+            failed: false,
         })
     }
 
@@ -140,7 +143,8 @@ impl TableWriter {
     ///
     /// # Errors
     /// [`Error::Table`] if the value does not fit the width that was asked for, or the key is too
-    /// long; [`Error::Io`] if keys had to be spilled and could not; [`Error::Cancelled`].
+    /// long; [`Error::Io`] if keys had to be spilled and could not, and from then on
+    /// [`Error::WriterFailed`]; [`Error::Cancelled`].
     #[inline]
     pub fn add(&mut self, key: &[u8], value: u64) -> Result<()> {
         let bytes = value.to_le_bytes();
@@ -179,6 +183,7 @@ impl TableWriter {
             }
             .into());
         }
+        self.check_failed()?;
         let hash = self.options.table.hasher.hash(key);
         let encoded = Encoded { hash, value, key };
         if !self.buckets.push(&encoded) {
@@ -204,11 +209,19 @@ impl TableWriter {
     }
 
     fn spill_all(&mut self) -> Result<()> {
+        self.failed = true;
         let spill = match &mut self.spill {
             Some(spill) => spill,
             none => none.insert(Spill::create(self.options.temp_dir.as_deref())?),
         };
-        spill.append(&mut self.buckets)
+        spill.append(&mut self.buckets)?;
+        self.failed = false;
+        Ok(())
+    }
+
+    /// After a failed spill there is no way back: keys that were added are gone.
+    fn check_failed(&self) -> Result<()> {
+        if self.failed { Err(Error::WriterFailed) } else { Ok(()) }
     }
 
     /// Builds the table and publishes it at the path that [`create`](Self::create) was given.
@@ -217,11 +230,9 @@ impl TableWriter {
     /// [`Error::DuplicateKey`] unless a policy was chosen; [`Error::Table`] if the keys do not fit
     /// what was asked for; [`Error::Io`]; [`Error::Cancelled`]. The path then has what it had before,
     /// and no temporary file is left.
-    ///
-    /// # Panics
-    /// If the writer was made by [`new`](Self::new), without a path.
+    /// [`Error::NoPath`] if the writer was made by [`new`](Self::new).
     pub fn publish(mut self) -> Result<Built> {
-        let mut publication = self.publication.take().expect("a writer made by `create`");
+        let mut publication = self.publication.take().ok_or(Error::NoPath)?;
         let path = publication.path().to_owned();
         let built = self.build(publication.file(), &path)?;
         publication.commit()?;
@@ -237,6 +248,7 @@ impl TableWriter {
     }
 
     fn build(self, out: &mut (impl Write + Send), path: &Path) -> Result<Built> {
+        self.check_failed()?;
         let Self { options, stats, buckets, spill, value_width, .. } = self;
         let plan = options.table.plan(&stats)?;
         let spilled = spill.as_ref().map_or(0, |spill| spill.len);
@@ -256,6 +268,10 @@ impl TableWriter {
         let mut loader = Collected { buckets, spill, plan, value_width };
         let (footer, duplicates) =
             builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
+        // Every key is in the table or was dropped as a duplicate.
+        if footer.keys + duplicates != stats.keys {
+            return Err(Error::WriterFailed);
+        }
         Ok(Built { footer, duplicates, spilled })
     }
 }

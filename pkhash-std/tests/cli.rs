@@ -800,7 +800,7 @@ fn offset_is_for_integers() {
     shell.write("b.map", "3\n4\n-\n");
     shell.run("merge a.pkh b.pkh --doc-map a.map --doc-map b.map -o m.pkh").expect(0);
     let run = shell.run("get m.pkh --missing -- a2 b1 b2").expect(1);
-    let (a2, b1) = (format!("02{}", "0".repeat(22)), format!("04{}", "0".repeat(22)));
+    let (a2, b1) = (format!("\\x02{}", "0".repeat(22)), format!("\\x04{}", "0".repeat(22)));
     assert_eq!(run.text(), format!("a2\t{a2}\nb1\t{b1}\nb2\n"));
 }
 
@@ -946,11 +946,47 @@ fn kernels_by_name() {
         let demo = with(kernel, "demo --keys 2000 --segments 2 --json").expect(0).json();
         assert_eq!(demo["kernel"], kernel);
     }
-    for kernel in ["mmx", "", "AVX2", "\u{e4}"] {
+    // Empty is as good as unset.
+    with("", "get t.pkh --keys input").expect(0);
+    for kernel in ["mmx", "AVX2", "\u{e4}"] {
         for line in ["get t.pkh -- a", "stats t.pkh", "demo --keys 10"] {
             with(kernel, line).fails(&["PKHASH_KERNEL", "scalar"]);
         }
     }
+}
+
+#[test]
+fn a_line_without_end() {
+    let shell = Shell::new();
+    // Longer than any key that the budget allows: an error, and not all of memory.
+    let long = "k".repeat(20 << 20);
+    shell.build_fails(format!("short\n{long}"), "--memory 8MiB", &["input:2", "line"]);
+    shell.build("k\n", "");
+    shell.write("map", "7".repeat(1 << 17));
+    shell.run("merge t.pkh --doc-map map -o m.pkh").fails(&["map:1", "line"]);
+}
+
+#[test]
+fn the_input_is_not_replaced() {
+    let shell = Shell::new();
+    shell.write("keys", "a\nb\n");
+    shell.run("build keys -o keys").fails(&["keys", "input"]);
+    shell.run("build keys -o ./keys").fails(&["keys", "input"]);
+    assert_eq!(shell.0.read("keys"), b"a\nb\n");
+}
+
+#[test]
+fn opaque_values_are_not_taken_for_integers() {
+    let shell = Shell::new();
+    let value = ValueChoice::Fixed(ValueFormat::opaque(2).unwrap());
+    let table = Options { value, ..Options::default() };
+    let options = WriterOptions { table, ..WriterOptions::default() };
+    let mut writer = TableWriter::create(shell.0.path("t.pkh"), options).unwrap();
+    writer.add_bytes(b"a", &[0x12, 0x34]).unwrap();
+    writer.publish().unwrap();
+    let dump = shell.run("dump t.pkh").expect(0);
+    assert_eq!(dump.text(), "a\t\\x1234\n");
+    shell.build_fails(&dump.out, "--pairs", &["input:1", "opaque"]);
 }
 
 #[test]

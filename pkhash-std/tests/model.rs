@@ -544,3 +544,25 @@ fn a_folder_for_temporary_files_that_is_missing_is_named() {
     assert!(matches!(error, Error::Io { .. }));
     names_path(&error, &missing);
 }
+
+#[test]
+fn keys_that_could_not_be_spilled_are_not_forgotten() {
+    let folder = Folder::new();
+    let path = folder.path("t.pkh");
+    let options = WriterOptions {
+        memory: MIN_MEMORY,
+        temp_dir: Some(folder.path("missing")),
+        on_duplicate: OnDuplicate::First,
+        ..WriterOptions::default()
+    };
+    let mut writer = TableWriter::create(&path, options).unwrap();
+    let failed = (0u64..).find_map(|i| writer.add(&i.to_le_bytes(), i).err()).unwrap();
+    assert!(matches!(failed, Error::Io { .. }), "{failed}");
+    // Trying again does not help, nor does giving up on the rest.
+    assert!(matches!(writer.add(b"key", 0), Err(Error::WriterFailed)));
+    assert!(matches!(writer.publish(), Err(Error::WriterFailed)));
+    assert!(folder.names().is_empty());
+
+    let writer = TableWriter::new(WriterOptions::default()).unwrap();
+    assert!(matches!(writer.publish(), Err(Error::NoPath)));
+}

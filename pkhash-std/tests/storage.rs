@@ -371,3 +371,17 @@ fn links() {
     names_path(&error, &device);
     assert_eq!(Mode::default(), Mode::Heap);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_table() {
+    let folder = Folder::new();
+    let path = folder.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    // Nobody writes to it: whoever opened it would wait for ever.
+    for mode in modes() {
+        let error = OpenOptions::new().mode(mode).open(&path).unwrap_err();
+        assert!(matches!(error, Error::NotAFile { .. }), "{error}");
+    }
+}

@@ -74,7 +74,7 @@ impl Footer {
     /// Number of partitions.
     #[must_use]
     pub const fn partitions(&self) -> u32 {
-        1 << self.partition_bits
+        1 << (self.partition_bits & 15)
     }
 
     /// Length of directory and tail together.
@@ -333,5 +333,6 @@ impl Footer {
 
 /// Length of directory and tail for so many partition bits.
 pub(crate) const fn footer_len(partition_bits: u8) -> usize {
-    (DIRECTORY_ENTRY_LEN << partition_bits) + TAIL_LEN
+    // Masked: the fields of a `Footer` are public.
+    (DIRECTORY_ENTRY_LEN << (partition_bits & 15)) + TAIL_LEN
 }

@@ -4,7 +4,7 @@ mod heap;
 #[cfg(feature = "mmap")]
 mod mmap;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -60,6 +60,11 @@ pub(crate) enum Storage {
 impl Storage {
     #[cfg_attr(not(feature = "mmap"), allow(unused_variables))]
     pub(crate) fn open(path: &Path, mode: Mode, advice: Advice, preload: bool) -> Result<Self> {
+        // Before it is opened: opening a pipe waits for its other end.
+        let meta = fs::metadata(path).map_err(Error::io("open", path))?;
+        if !meta.is_file() {
+            return Err(Error::NotAFile { path: path.to_owned() });
+        }
         let mut file = File::open(path).map_err(Error::io("open", path))?;
         let meta = file.metadata().map_err(Error::io("open", path))?;
         if !meta.is_file() {

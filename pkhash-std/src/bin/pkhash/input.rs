@@ -42,11 +42,13 @@ impl Input {
         self.reader
     }
 
-    pub(crate) fn into_lines(self, separator: u8) -> Lines {
+    /// Lines of at most `limit` bytes.
+    pub(crate) fn into_lines(self, separator: u8, limit: u64) -> Lines {
         Lines {
             name: self.name(),
             reader: BufReader::with_capacity(1 << 20, self.reader),
             separator,
+            limit,
             line: Vec::new(),
             number: 0,
             bytes: 0,
@@ -59,6 +61,7 @@ pub(crate) struct Lines {
     name: String,
     reader: BufReader<Box<dyn Read + Send>>,
     separator: u8,
+    limit: u64,
     line: Vec<u8>,
     number: u64,
     /// Bytes read so far.
@@ -69,9 +72,14 @@ impl Lines {
     /// The next line without its end: LF, CRLF, or NUL alone.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
         self.line.clear();
-        let read = self.reader.read_until(self.separator, &mut self.line).map_err(|error| {
+        let mut reader = (&mut self.reader).take(self.limit);
+        let read = reader.read_until(self.separator, &mut self.line).map_err(|error| {
             Fail::message(format_args!("{}:{}: cannot read: {error}", self.name, self.number + 1))
         })?;
+        if read as u64 == self.limit && self.line.last() != Some(&self.separator) {
+            self.number += 1;
+            return Err(self.fail(format_args!("a line of more than {} bytes", self.limit)));
+        }
         if read == 0 {
             return Ok(None);
         }

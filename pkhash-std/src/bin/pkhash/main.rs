@@ -19,7 +19,7 @@ use fail::{Answer, Fail};
 #[command(version, about, long_about = None, max_term_width = 100)]
 #[command(after_help = "\
 Exit codes: 0 found or done, 1 a key was not found, 2 error.
-PKHASH_KERNEL=scalar|avx2 chooses the kernel that looks up.")]
+PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

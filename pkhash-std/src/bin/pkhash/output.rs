@@ -22,7 +22,7 @@ pub(crate) struct KeyArgs {
 }
 
 /// What marks a key as hex among keys that are text.
-const HEX_MARK: &[u8] = b"\\x";
+pub(crate) const HEX_MARK: &[u8] = b"\\x";
 
 /// Text that a terminal shows as it is.
 fn printable(key: &[u8]) -> bool {
@@ -113,7 +113,8 @@ impl std::fmt::Display for Hint<'_> {
     }
 }
 
-/// Writes a value: an integer in decimal, opaque bytes in hex.
+/// Writes a value: an integer in decimal, opaque bytes marked and in hex, so that they are not taken for
+/// an integer.
 pub(crate) fn write_value(
     kind: ValueKind,
     value: Value<'_>,
@@ -121,7 +122,12 @@ pub(crate) fn write_value(
 ) -> io::Result<()> {
     match (kind, value.as_u64()) {
         (ValueKind::Integer, Some(integer)) => write!(out, "{integer}"),
-        _ => write!(out, "{}", Hex(value.as_bytes())),
+        // A set.
+        _ if value.as_bytes().is_empty() => Ok(()),
+        _ => {
+            out.write_all(HEX_MARK)?;
+            write!(out, "{}", Hex(value.as_bytes()))
+        }
     }
 }
 

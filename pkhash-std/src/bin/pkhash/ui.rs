@@ -38,24 +38,32 @@ pub(crate) fn counter(what: &'static str) -> ProgressBar {
 /// Ctrl-C and SIGTERM: how a build or a merge stops and clears up.
 pub(crate) struct Cancel {
     flag: Arc<AtomicBool>,
-    /// While the main thread may be blocked on its input: the file to remove before the process ends.
-    blocked: Arc<Mutex<Option<PathBuf>>>,
+    exit: Arc<Mutex<Exit>>,
+}
+
+/// What a signal finds that ends the process.
+#[derive(Default)]
+struct Exit {
+    /// The file to remove.
+    temporary: Option<PathBuf>,
+    /// The main thread may be waiting for its input, and would not see the flag.
+    blocked: bool,
 }
 
 impl Cancel {
     /// Handles the signals. The first one sets the flag, which is looked at between pieces of work;
-    /// the second one ends the process at once.
+    /// the second one ends the process at once, and so does the first one while input is read.
     pub(crate) fn new() -> Result<Self> {
-        let cancel = Self { flag: Arc::default(), blocked: Arc::default() };
-        let (flag, blocked) = (cancel.flag.clone(), cancel.blocked.clone());
+        let cancel = Self { flag: Arc::default(), exit: Arc::default() };
+        let (flag, exit) = (cancel.flag.clone(), cancel.exit.clone());
         ctrlc::set_handler(move || {
-            let temporary = blocked.lock().map(|mut path| path.take());
             let again = flag.swap(true, Ordering::Relaxed);
-            if let Ok(Some(path)) = &temporary {
-                // Nothing can be done about a failure, and the process ends anyway.
-                let _ = std::fs::remove_file(path);
-            }
-            if again || matches!(temporary, Ok(Some(_))) {
+            let Ok(exit) = exit.lock() else { return };
+            if again || exit.blocked {
+                if let Some(path) = &exit.temporary {
+                    // Nothing can be done about a failure, and the process ends anyway.
+                    let _ = std::fs::remove_file(path);
+                }
                 std::process::exit(130);
             }
         })
@@ -63,26 +71,27 @@ impl Cancel {
         Ok(cancel)
     }
 
-    /// Runs something that reads, and may wait for ever: a signal meanwhile removes `temporary` and
-    /// ends the process.
-    pub(crate) fn while_reading<R>(
-        &self,
-        temporary: Option<PathBuf>,
-        read: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
-        let set = |path| {
-            if let Ok(mut blocked) = self.blocked.lock() {
-                *blocked = path;
-            }
-        };
-        // A signal that came before.
-        if self.flag.load(Ordering::Relaxed) {
-            return Err(pkhash_std::Error::Cancelled.into());
+    fn change(&self, change: impl FnOnce(&mut Exit)) {
+        if let Ok(mut exit) = self.exit.lock() {
+            change(&mut exit);
         }
-        // Without a file to remove, an empty path: removing that fails, and the process ends.
-        set(Some(temporary.unwrap_or_default()));
-        let result = read();
-        set(None);
+    }
+
+    /// Names the temporary file that must not be left behind.
+    pub(crate) fn remove_on_exit(&self, temporary: Option<&Path>) {
+        self.change(|exit| exit.temporary = temporary.map(Path::to_owned));
+    }
+
+    /// Runs something that reads, and may wait for ever.
+    pub(crate) fn while_reading<R>(&self, read: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.change(|exit| exit.blocked = true);
+        // A signal that came before.
+        let result = if self.flag.load(Ordering::Relaxed) {
+            Err(pkhash_std::Error::Cancelled.into())
+        } else {
+            read()
+        };
+        self.change(|exit| exit.blocked = false);
         result
     }
 }
@@ -101,7 +110,10 @@ pub(crate) fn control(what: &'static str, cancel: &Cancel) -> Control {
 
 /// The kernel that `PKHASH_KERNEL` asks for, or the detected one.
 pub(crate) fn kernel() -> Result<Kernel> {
-    let Some(name) = std::env::var_os("PKHASH_KERNEL") else { return Ok(Kernel::detect()) };
+    let name = std::env::var_os("PKHASH_KERNEL").unwrap_or_default();
+    if name.is_empty() {
+        return Ok(Kernel::detect());
+    }
     let name = name.to_string_lossy();
     Kernel::by_name(&name).ok_or_else(|| {
         let here: Vec<_> = Kernel::available().map(Kernel::name).collect();

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
-use crate::output::{Hint, KeyArgs, Output};
+use crate::output::{HEX_MARK, Hint, KeyArgs, Output};
 use crate::ui;
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
@@ -102,11 +102,22 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// A duplicate's error says what can be done about it.
-pub(crate) fn hint_at_policy(error: pkhash_std::Error) -> Fail {
+/// Whether two paths lead to one file that exists.
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// An error of the keys names where they came from; a duplicate's says what can be done about it.
+pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
     match error {
-        pkhash_std::Error::DuplicateKey { .. } => {
-            Fail::message(format_args!("{error} (--on-duplicate first or last keeps one of them)"))
+        pkhash_std::Error::DuplicateKey { .. } => Fail::message(format_args!(
+            "{from}: {error} (--on-duplicate first or last keeps one of them)"
+        )),
+        pkhash_std::Error::Table { path: None, source } => {
+            Fail::message(format_args!("{from}: {source}"))
         }
         error => error.into(),
     }
@@ -117,6 +128,7 @@ impl Args {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
         let input = Input::open(&self.input)?;
+        let from = input.name();
         let make = self.make.make()?;
         let value = if self.set {
             ValueChoice::Fixed(ValueFormat::opaque(0).map_err(pkhash_std::Error::from)?)
@@ -138,6 +150,12 @@ impl Args {
             control: ui::control("building", &cancel),
         };
         let to_stdout = self.output == Path::new("-");
+        if same_file(&self.input, &self.output) {
+            return Err(Fail::message(format_args!(
+                "{}: the table would replace its own input",
+                self.output.display()
+            )));
+        }
         let mut writer = if to_stdout {
             TableWriter::new(options)?
         } else {
@@ -147,8 +165,8 @@ impl Args {
             Some(len) => ui::bar("reading", len),
             None => ui::counter("reading"),
         };
-        let temporary = writer.temporary_path().map(Path::to_owned);
-        cancel.while_reading(temporary, || {
+        cancel.remove_on_exit(writer.temporary_path());
+        cancel.while_reading(|| {
             if self.csv {
                 self.read_csv(input, &mut writer, &reading)
             } else {
@@ -159,11 +177,11 @@ impl Args {
         let read = began.elapsed();
         let built = if to_stdout {
             let mut out = io::stdout();
-            let built = writer.write_to(&mut out).map_err(hint_at_policy)?;
+            let built = writer.write_to(&mut out).map_err(|error| hint_at_policy(&from, error))?;
             out.flush().map_err(Fail::output)?;
             built
         } else {
-            writer.publish().map_err(hint_at_policy)?
+            writer.publish().map_err(|error| hint_at_policy(&from, error))?
         };
         report(&self.output, &built, &[("read", read), ("all", began.elapsed())], self.json)?;
         Ok(Answer::Done)
@@ -181,7 +199,8 @@ impl Args {
         reading: &indicatif::ProgressBar,
     ) -> Result<()> {
         let by_bytes = input.len.is_some();
-        let mut lines = input.into_lines(self.keys.separator());
+        // A key that is longer than the budget cannot be built within it. Hex takes two characters.
+        let mut lines = input.into_lines(self.keys.separator(), 2 * self.memory as u64);
         let mut buffer = Vec::new();
         loop {
             let Some((number, line)) = lines.next()? else { return Ok(()) };
@@ -220,6 +239,9 @@ impl Args {
         let tab = tab.ok_or_else(|| format!("expected `key TAB value`: {}", Hint(line)))?;
         let (key, value) = (&line[..tab], &line[tab + 1..]);
         let key = self.keys.read(key, buffer)?;
+        if value.starts_with(HEX_MARK) {
+            return Err(format!("opaque values cannot be built by this command: {}", Hint(value)));
+        }
         if self.set && value.is_empty() {
             return Ok((key, 0));
         }

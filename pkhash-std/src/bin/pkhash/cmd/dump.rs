@@ -9,8 +9,10 @@ use crate::fail::{Answer, Result};
 use crate::output::{KeyArgs, Output, json_value, write_value};
 use crate::ui::OpenArgs;
 
-/// Print all keys and values as `key TAB value`, in the order of the table: `build --pairs` makes the
-/// same table of them.
+/// Print all keys and values as `key TAB value`, in the order of the table.
+///
+/// `build --pairs`, with the options that the table was built with, makes the same table of them, if
+/// its values are integers, or with `--set`, if it has none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The table.

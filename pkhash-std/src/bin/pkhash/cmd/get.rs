@@ -13,7 +13,8 @@ use crate::ui::OpenArgs;
 
 /// Look up keys: prints `key TAB value`, or with several tables `key TAB table TAB value`.
 ///
-/// The first table that has a key answers. Exit code 1: a key was in none of them.
+/// The first table that has a key answers. Exit code 1: a key was in none of them. Keys are read as they
+/// are: to look up what `dump` has printed as \x…, use `--hex` for both.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tables, the newest first.
@@ -60,7 +61,10 @@ impl Args {
                 }
             }
             Some(path) => {
-                let mut lines = Input::open(path)?.into_lines(self.form.separator());
+                let mut lines = Input::open(path)?.into_lines(
+                    self.form.separator(),
+                    2 * u64::from(pkhash_std::core::format::MAX_KEY_LEN),
+                );
                 let mut batch = vec![Vec::new(); BATCH];
                 let mut buffer = Vec::new();
                 loop {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    DELETED, DocMap, MergeInput, MergeOptions, TableFile, ValueKind, merge, merge_to,
+    DELETED, DocMap, MergeInput, MergeOptions, Publication, TableFile, ValueKind,
+    merge_publication, merge_to,
 };
 
 use super::build::{OnDuplicateArg, hint_at_policy, parse_value, report};
@@ -71,7 +72,9 @@ impl Args {
             out.flush().map_err(Fail::output)?;
             built
         } else {
-            merge(&inputs, &self.output, &options)
+            let publication = Publication::begin(&self.output)?;
+            cancel.remove_on_exit(Some(publication.temporary_path()));
+            merge_publication(&inputs, publication, &options)
         };
         let built = built.map_err(|error| self.name_input(error))?;
         report(&self.output, &built, &[("all", began.elapsed())], self.json)?;
@@ -85,7 +88,7 @@ impl Args {
                 let path = self.tables.get(input).map(|path| path.display().to_string());
                 Fail::message(format_args!("{}: {error}", path.unwrap_or_default()))
             }
-            error => hint_at_policy(error),
+            error => hint_at_policy("merge", error),
         }
     }
 
@@ -129,7 +132,7 @@ fn read_doc_map(path: &Path) -> Result<DocMap> {
     if path == Path::new("-") {
         return Ok(DocMap::Keep);
     }
-    let mut lines = Input::open(path)?.into_lines(b'\n');
+    let mut lines = Input::open(path)?.into_lines(b'\n', 1 << 16);
     let mut map = Vec::new();
     while let Some((_, line)) = lines.next()? {
         let new = match line {
