@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::command::{PKHASH, Run, command, run, run_with_input};
-use common::{Folder, Rng, build_bytes, check, names, numbered, open_all, publish, slices};
+use common::{Folder, Rng, check, names, numbered, open_all, publish, slices};
 use pkhash_std::{TableFile, WriterOptions};
 
 /// The command with files limited to `blocks` blocks, of 512 or 1,024 bytes as the shell has it. The
