@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::filter;
 use crate::format::directory::Directory;
 use crate::format::footer::Footer;
-use crate::format::{bytes_at, bytes_at_u64};
+use crate::format::{ALIGN, bytes_at, bytes_at_u64};
 use crate::hash;
 use crate::kernel::{GROUP_MAX, Kernel, Matches, match_line};
 use crate::layout::{Inline, Layout, Records, TermOrder};
@@ -637,6 +637,9 @@ impl<'a> Memory<'_, 'a> {
     }
 }
 
+/// A cache line.
+const LINE: usize = ALIGN as usize;
+
 /// Lines of a long record that are prefetched; of what follows the processor's own prefetcher sees the
 /// pattern.
 const RECORD_LINES: usize = 8;
@@ -646,9 +649,9 @@ const RECORD_LINES: usize = 8;
 fn prefetch_all<K: Kernel>(kernel: K, data: &[u8], at: u64, len: usize) {
     let at = at as usize;
     kernel.prefetch(data, at);
-    if len > GROUP_MAX {
-        for line in 1..(len / GROUP_MAX).min(RECORD_LINES) {
-            kernel.prefetch(data, at.wrapping_add(line * GROUP_MAX));
+    if len > LINE {
+        for line in 1..(len / LINE).min(RECORD_LINES) {
+            kernel.prefetch(data, at.wrapping_add(line * LINE));
         }
     }
     kernel.prefetch(data, at.wrapping_add(len).wrapping_sub(1));
