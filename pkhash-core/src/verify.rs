@@ -191,7 +191,7 @@ impl Table<'_> {
         equal("records of a partition", offset, entry.keys.into(), keys)
     }
 
-    /// Probe lengths: how many slots a lookup of each key looks at, as a histogram; the last bucket
+    /// Probe lengths: how many slots a lookup of each key looks at, as a histogram; the last count
     /// counts all that are longer. For statistics.
     ///
     /// # Errors

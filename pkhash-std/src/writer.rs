@@ -1,9 +1,8 @@
 //! Building a table from a stream of keys, within a memory budget.
 //!
-//! Keys are collected in 1,024 buckets by the top bits of their hash. If they outgrow the budget, all
-//! buckets are appended to a temporary file, bucket by bucket, and emptied: a run. Any partition of
-//! the table to come is a range of buckets, whatever the number of partitions turns out to be, so it
-//! is read back with one read for each run, and built alone.
+//! Keys are collected in 1,024 bins by the top bits of their hash. If they outgrow the budget, all bins
+//! are appended to a temporary file, bin by bin, and emptied: a run. Any partition of the table to come
+//! is a range of bins, whatever the number of partitions turns out to be, so it is read back with one read for each run, and built alone.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -16,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::file::Publication;
 use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
 
-/// Buckets: as many as there can be partitions.
-const BUCKETS: usize = 1 << MAX_PARTITION_BITS;
+/// Bins: as many as there can be partitions.
+const BINS: usize = 1 << MAX_PARTITION_BITS;
 
-/// The least memory budget: below, the buckets would be too small to be written one by one.
+/// The least memory budget: below, the bins would be too small to be written one by one.
 pub const MIN_MEMORY: usize = 8 << 20;
 
 /// The memory budget unless the caller gives one.
@@ -84,7 +83,7 @@ pub struct TableWriter {
     options: WriterOptions,
     publication: Option<Publication>,
     stats: KeyStats,
-    buckets: Buckets,
+    bins: Bins,
     spill: Option<Spill>,
     /// Bytes of each value while it is collected.
     value_width: usize,
@@ -128,7 +127,7 @@ impl TableWriter {
             ValueChoice::Fixed(value) => (value.width().into(), value.kind() == ValueKind::Integer),
         };
         Ok(Self {
-            buckets: Buckets::new(collected_memory(options.memory)),
+            bins: Bins::new(collected_memory(options.memory)),
             options,
             publication: None,
             stats: KeyStats::default(),
@@ -186,10 +185,10 @@ impl TableWriter {
         self.check_failed()?;
         let hash = self.options.table.hasher.hash(key);
         let encoded = Encoded { hash, value, key };
-        if !self.buckets.push(&encoded) {
+        if !self.bins.push(&encoded) {
             self.options.control.check()?;
             self.spill_all()?;
-            self.buckets.push_anyway(&encoded);
+            self.bins.push_anyway(&encoded);
         }
         self.stats.add(key, if self.integers { value } else { &[] });
         Ok(())
@@ -214,7 +213,7 @@ impl TableWriter {
             Some(spill) => spill,
             none => none.insert(Spill::create(self.options.temp_dir.as_deref())?),
         };
-        spill.append(&mut self.buckets)?;
+        spill.append(&mut self.bins)?;
         self.failed = false;
         Ok(())
     }
@@ -249,13 +248,13 @@ impl TableWriter {
 
     fn build(self, out: &mut (impl Write + Send), path: &Path) -> Result<Built> {
         self.check_failed()?;
-        let Self { options, stats, buckets, spill, value_width, .. } = self;
+        let Self { options, stats, bins, spill, value_width, .. } = self;
         let plan = options.table.plan(&stats)?;
         let spilled = spill.as_ref().map_or(0, |spill| spill.len);
         let per_partition = (stats.keys >> plan.partition_bits())
             .saturating_mul((value_width + ENTRY_OVERHEAD) as u64)
             .saturating_add((stats.key_bytes >> plan.partition_bits()).saturating_mul(3));
-        // What is left beside the buckets; each partition of a window is there up to three times:
+        // What is left beside the bins; each partition of a window is there up to three times:
         // written, built and loaded.
         let left = (options.memory - collected_memory(options.memory)) as u64;
         let builder = Builder {
@@ -265,7 +264,7 @@ impl TableWriter {
             window: usize::try_from(left / per_partition.max(1)).unwrap_or(usize::MAX),
             control: &options.control,
         };
-        let mut loader = Collected { buckets, spill, plan, value_width };
+        let mut loader = Collected { bins, spill, plan, value_width };
         let (footer, duplicates) =
             builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
         // Every key is in the table or was dropped as a duplicate.
@@ -285,7 +284,7 @@ const fn collected_memory(memory: usize) -> usize {
     memory / 4 * 3
 }
 
-/// A key as it lies in a bucket: hash (8), key length (varint), value, key.
+/// A key as it lies in a bin: hash (8), key length (varint), value, key.
 struct Encoded<'e> {
     hash: u64,
     value: &'e [u8],
@@ -335,8 +334,8 @@ fn decode<'b>(bytes: &mut &'b [u8], value_width: usize) -> Option<Entry<'b>> {
 
 /// The collected keys, in chunks, so that growing moves nothing and the accounts are exact.
 #[derive(Debug)]
-struct Buckets {
-    buckets: Vec<Bucket>,
+struct Bins {
+    bins: Vec<Bin>,
     /// Full-sized chunks that were emptied.
     free: Vec<Vec<u8>>,
     /// Bytes of all chunks.
@@ -347,29 +346,29 @@ struct Buckets {
 }
 
 #[derive(Debug, Default)]
-struct Bucket {
+struct Bin {
     /// No key is split over two chunks.
     chunks: Vec<Vec<u8>>,
 }
 
-/// The first chunk of a bucket: a small table needs little memory.
+/// The first chunk of a bin: a small table needs little memory.
 const FIRST_CHUNK: usize = 512;
 
-impl Buckets {
+impl Bins {
     fn new(limit: usize) -> Self {
-        let mut buckets = Vec::new();
-        buckets.resize_with(BUCKETS, Bucket::default);
-        // On average half of a bucket's last chunk is empty: an eighth of the limit at most.
-        let chunk = (limit / BUCKETS / 4).clamp(FIRST_CHUNK, 64 << 10);
-        Self { buckets, free: Vec::new(), allocated: 0, limit, chunk }
+        let mut bins = Vec::new();
+        bins.resize_with(BINS, Bin::default);
+        // On average half of a bin's last chunk is empty: an eighth of the limit at most.
+        let chunk = (limit / BINS / 4).clamp(FIRST_CHUNK, 64 << 10);
+        Self { bins, free: Vec::new(), allocated: 0, limit, chunk }
     }
 
     /// Adds a key; false if that would outgrow the limit.
     #[inline]
     fn push(&mut self, entry: &Encoded<'_>) -> bool {
         let len = entry.len();
-        let bucket = &mut self.buckets[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
-        if let Some(last) = bucket.chunks.last_mut()
+        let bin = &mut self.bins[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
+        if let Some(last) = bin.chunks.last_mut()
             && last.capacity() - last.len() >= len
         {
             entry.write(last);
@@ -385,8 +384,8 @@ impl Buckets {
 
     #[cold]
     fn push_to_new_chunk(&mut self, entry: &Encoded<'_>, anyway: bool) -> bool {
-        let bucket = &mut self.buckets[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
-        let grown = bucket.chunks.last().map_or(FIRST_CHUNK, |last| 2 * last.capacity());
+        let bin = &mut self.bins[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
+        let grown = bin.chunks.last().map_or(FIRST_CHUNK, |last| 2 * last.capacity());
         let wanted = grown.min(self.chunk).max(entry.len());
         let mut chunk = match self.free.pop() {
             Some(chunk) if wanted == self.chunk => chunk,
@@ -406,13 +405,13 @@ impl Buckets {
             }
         };
         entry.write(&mut chunk);
-        bucket.chunks.push(chunk);
+        bin.chunks.push(chunk);
         true
     }
 
-    /// Takes a bucket's chunks out.
-    fn take(&mut self, bucket: usize) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.buckets[bucket].chunks)
+    /// Takes a bin's chunks out.
+    fn take(&mut self, bin: usize) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.bins[bin].chunks)
     }
 
     /// Gives chunks back that were taken out: full-sized ones are used again.
@@ -434,7 +433,7 @@ struct Spill {
     file: File,
     folder: PathBuf,
     len: u64,
-    /// For each run, where each bucket begins, and where the last one ends.
+    /// For each run, where each bin begins, and where the last one ends.
     runs: Vec<Vec<u64>>,
 }
 
@@ -446,18 +445,18 @@ impl Spill {
         Ok(Self { file, folder, len: 0, runs: Vec::new() })
     }
 
-    fn append(&mut self, buckets: &mut Buckets) -> Result<()> {
+    fn append(&mut self, bins: &mut Bins) -> Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, &self.file);
-        let mut run = Vec::with_capacity(BUCKETS + 1);
+        let mut run = Vec::with_capacity(BINS + 1);
         let mut write = || -> io::Result<()> {
-            for bucket in 0..BUCKETS {
+            for bin in 0..BINS {
                 run.push(self.len);
-                let chunks = buckets.take(bucket);
+                let chunks = bins.take(bin);
                 for chunk in &chunks {
                     out.write_all(chunk)?;
                     self.len += chunk.len() as u64;
                 }
-                buckets.give_back(chunks);
+                bins.give_back(chunks);
             }
             run.push(self.len);
             out.flush()
@@ -467,7 +466,7 @@ impl Spill {
         Ok(())
     }
 
-    /// What run `run` holds of a range of buckets.
+    /// What run `run` holds of a range of bins.
     fn read(&mut self, run: usize, from: usize, to: usize) -> Result<Vec<u8>> {
         let (begin, end) = (self.runs[run][from], self.runs[run][to]);
         let mut bytes = Vec::new();
@@ -487,9 +486,9 @@ impl Spill {
     }
 }
 
-/// Loads partitions from runs and buckets.
+/// Loads partitions from runs and bins.
 struct Collected {
-    buckets: Buckets,
+    bins: Bins,
     spill: Option<Spill>,
     plan: Plan,
     value_width: usize,
@@ -499,7 +498,7 @@ impl Loader for Collected {
     type Part = CollectedPart;
 
     fn load(&mut self, p: u32) -> Result<CollectedPart> {
-        let each = BUCKETS >> self.plan.partition_bits();
+        let each = BINS >> self.plan.partition_bits();
         let (from, to) = (p as usize * each, (p as usize + 1) * each);
         // Runs first, in order, then what was never spilled: the order in which keys were added.
         let mut chunks = Vec::new();
@@ -508,8 +507,8 @@ impl Loader for Collected {
                 chunks.push(spill.read(run, from, to)?);
             }
         }
-        for bucket in from..to {
-            chunks.append(&mut self.buckets.take(bucket));
+        for bin in from..to {
+            chunks.append(&mut self.bins.take(bin));
         }
         Ok(CollectedPart { chunks, value_width: self.value_width })
     }

@@ -261,7 +261,7 @@ fn a_table_that_outgrows_the_budget_is_spilled_and_is_the_same() {
     for (name, pairs) in [
         ("short", many(1, 36..37, 5 << 20)),
         ("long", many(2, 900..1100, 9 << 20)),
-        // Longer than what the writer sets aside for a bucket, and than the whole budget.
+        // Longer than what the writer sets aside for a bin, and than the whole budget.
         ("longest", {
             let mut pairs = many(3, 200_000..500_000, 14 << 20);
             pairs.push((vec![7; 9 << 20], int(5)));

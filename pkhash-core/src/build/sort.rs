@@ -1,13 +1,13 @@
 //! Sorting entries by hash, then key: a stable radix sort, from the top byte down.
 //!
-//! Hashes are spread evenly, so two passes over a partition leave buckets of a few entries, which are
+//! Hashes are spread evenly, so two passes over a partition leave bins of a few entries, which are
 //! sorted by insertion. Keys crafted to share a hash fall back to a merge sort by key, so that the
 //! work stays O(n log n) comparisons whatever the keys.
 
 use super::Entry;
 use crate::error::{Error, Result};
 
-/// Buckets up to this length are sorted by insertion.
+/// Bins up to this length are sorted by insertion.
 const SMALL: usize = 24;
 
 /// Sorts by hash, entries of one hash by key, and leaves entries that are equal in both in the order
@@ -53,7 +53,7 @@ fn radix<'k>(entries: &mut [Entry<'k>], scratch: &mut [Entry<'k>], agree: u32) {
         *at += 1;
     }
     entries.copy_from_slice(scratch);
-    // `next` now holds where each bucket ends.
+    // `next` now holds where each bin ends.
     let mut begins = 0;
     for ends in next {
         if ends - begins > 1 {
