@@ -2,7 +2,8 @@
 //!
 //! Keys are collected in 1,024 bins by the top bits of their hash. If they outgrow the budget, all bins
 //! are appended to a temporary file, bin by bin, and emptied: a run. Any partition of the table to come
-//! is a range of bins, whatever the number of partitions turns out to be, so it is read back with one read for each run, and built alone.
+//! is a range of bins, whatever the number of partitions turns out to be, so it is read back with one
+//! read for each run, and built alone.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};

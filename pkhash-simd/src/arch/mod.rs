@@ -1,6 +1,7 @@
 //! The kernels: a folder for each architecture, a file for each instruction set.
 
 /// Makes the type of a kernel, a proof that the CPU has what the `match_group` beside it needs.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! kernel {
     ($(#[$docs:meta])* $kernel:ident, $name:literal, $width:literal) => {
         $(#[$docs])*
