@@ -150,7 +150,7 @@ impl Args {
             control: ui::control("building", &cancel),
         };
         let to_stdout = self.output == Path::new("-");
-        if same_file(&self.input, &self.output) {
+        if !to_stdout && self.input != Path::new("-") && same_file(&self.input, &self.output) {
             return Err(Fail::message(format_args!(
                 "{}: the table would replace its own input",
                 self.output.display()
