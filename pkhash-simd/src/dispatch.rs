@@ -76,16 +76,16 @@ impl Kernel {
 
     /// The kernel that this machine should use. With the feature `scalar`, the scalar one.
     ///
-    /// Batches take the widest one. Measured on Zen 4 (`benches`, `report`, 10 M keys, ns for a key with
-    /// SSE2 / AVX2 / AVX-512, scalar): inline hits 36.6 / 37.7 / 37.6, 109; inline misses 31.5 / 30.7 /
-    /// 29.4, 77; term-order misses 33.9 / 30.2 / 27.6, 93; with filter, misses 19.9 / 19.4 / 19.5, 45. So
-    /// width matters little but where a probe is long: what counts is the prefetch, which the scalar
-    /// kernel has not. NEON was run under emulation alone.
+    /// Batches take the widest one. Measured on Zen 4 (`benches`, `report`, 10 M keys, ns for a key
+    /// with SSE2 / AVX2 / AVX-512, scalar): inline hits 36.9 / 37.5 / 35.9, 106; inline misses 29.4 /
+    /// 28.0 / 24.5, 72.5; term-order misses 32.0 / 30.0 / 27.2, 86.6; inline misses with filter 19.1 /
+    /// 19.1 / 18.9, 41.9. So width matters little but where a probe is long: what counts is the
+    /// prefetch, which the scalar kernel has not. NEON was run under emulation alone.
     ///
     /// Single gets take the one that needs no detection (SSE2, NEON): being inlined into the caller's
-    /// loop is worth more there than a wider group. Measured as above: inline hits 130 / 175 / 176, 173;
-    /// term-order hits with filter 279 / 379 / 396, 290 (and 400 with every kernel when none
-    /// was inlined).
+    /// loop is worth more there than a wider group. Measured as above: inline hits 125 / 170 / 173,
+    /// 169; term-order hits with filter 267 / 373 / 370, 288 (and 400 with every kernel when none was
+    /// inlined).
     #[must_use]
     pub fn detect() -> Self {
         if cfg!(feature = "scalar") {
