@@ -99,8 +99,9 @@ pub(crate) fn split(bytes: &[u8], n: usize) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(n)
 }
 
-/// Equality of keys of at most 31 bytes by overlapping loads of words. (Arrays compared by `==` became
-/// calls of `memcmp` here: a quarter of the time of a batch.)
+/// Equality of keys of at most 31 bytes by overlapping loads of words, without a call of `memcmp` for each
+/// key (a hit of a batch in term-order, AVX2, Zen 4, 10 M keys: 87 ns with calls for length and key, 62 ns
+/// so; two runs of the report).
 #[inline(always)]
 pub(crate) fn short_eq(a: &[u8], b: &[u8]) -> bool {
     /// The bits in which the first and the last `N` bytes differ.
