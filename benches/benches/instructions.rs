@@ -39,6 +39,8 @@ fn work(kernel: &str, layout: Layout, filter_bits: u8, absent: u64) -> Work {
 #[bench::inline_avx2(work("avx2", Layout::Inline, 0, 0))]
 #[bench::inline_filter_misses_avx2(work("avx2", Layout::Inline, 10, 90))]
 #[bench::term_order_avx2(work("avx2", Layout::TermOrder, 0, 0))]
+#[bench::perfect_sse2(work("sse2", Layout::Perfect, 0, 0))]
+#[bench::perfect_avx2(work("avx2", Layout::Perfect, 0, 0))]
 fn get(work: Work) -> Work {
     let table = Table::open(&work.table).expect("a sound table");
     for (key, answer) in work.asked.iter().zip(&work.answers) {
@@ -58,6 +60,10 @@ fn get(work: Work) -> Work {
 #[bench::term_order_scalar(work("scalar", Layout::TermOrder, 0, 0))]
 #[bench::term_order_avx2(work("avx2", Layout::TermOrder, 0, 0))]
 #[bench::term_order_filter_misses_avx2(work("avx2", Layout::TermOrder, 10, 90))]
+#[bench::perfect_scalar(work("scalar", Layout::Perfect, 0, 0))]
+#[bench::perfect_avx2(work("avx2", Layout::Perfect, 0, 0))]
+#[bench::perfect_misses_avx2(work("avx2", Layout::Perfect, 0, 90))]
+#[bench::perfect_filter_misses_avx2(work("avx2", Layout::Perfect, 10, 90))]
 fn batch(work: Work) -> usize {
     let table = Table::open(&work.table).expect("a sound table");
     let mut out = vec![None; QUERIES];
@@ -69,6 +75,7 @@ fn batch(work: Work) -> usize {
 #[library_benchmark]
 #[bench::inline(keys(KEYS), Layout::Inline)]
 #[bench::term_order(keys(KEYS), Layout::TermOrder)]
+#[bench::perfect(keys(KEYS), Layout::Perfect)]
 fn build(keys: Vec<Key>, layout: Layout) -> Lines {
     black_box(table(&keys, &options(layout, 10)))
 }

@@ -1,7 +1,10 @@
 //! Workloads for the benches: seeded keys, tables, and the limits of the machine to compare with.
 
-use pkhash_core::build::{self, Entry, LayoutChoice, Options, TermSlot, ValueChoice};
+use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
 use pkhash_core::{Layout, Table, Value, ValueFormat};
+use pkhash_simd::Kernel;
+
+pub mod row;
 
 /// SplitMix64: the stream of all random numbers here.
 #[derive(Clone, Debug)]
@@ -102,7 +105,7 @@ impl std::ops::DerefMut for Lines {
 pub fn options(layout: Layout, filter_bits: u8) -> Options {
     Options {
         layout: LayoutChoice::Fixed(layout),
-        filter_bits,
+        filter_bits: Some(filter_bits),
         value: ValueChoice::Fixed(ValueFormat::integer(4).expect("a width")),
         ..Options::default()
     }
@@ -117,12 +120,12 @@ pub fn table(keys: &[Key], options: &Options) -> Lines {
     let values: Vec<[u8; 4]> = (0..keys.len() as u32).map(u32::to_le_bytes).collect();
     let mut entries: Vec<Entry<'_>> =
         keys.iter().zip(&values).map(|(key, value)| options.entry(key, value)).collect();
-    let mut scratch = vec![Entry::default(); keys.len()];
-    build::sort(&mut entries, &mut scratch).expect("scratch is long enough");
+    let mut spare = vec![Entry::default(); keys.len()];
+    build::sort(&mut entries, &mut spare).expect("scratch is long enough");
     let len = build::table_len(options, &entries).expect("keys that fit the options");
     let mut out = Lines::new(len);
-    let mut term_slots = vec![TermSlot::default(); keys.len()];
-    build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out)
+    let mut scratch = vec![0; build::scratch_len(keys.len())];
+    build::build(options, &mut entries, &mut spare, &mut scratch, &mut out)
         .expect("keys that fit the options");
     out
 }
@@ -172,6 +175,59 @@ pub fn dependent_reads(buffer: &[u8], lines: &[u32]) -> u64 {
         let at = (u64::from(*line) ^ (sum >> 63)) as usize * 64;
         let word = buffer[at..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
         sum = sum.wrapping_add(word & 0xffff);
+    }
+    sum
+}
+
+/// Keys of one batch.
+const BATCH: usize = 4096;
+
+/// Looks up keys one by one; the sum of the doc IDs, 2^40 for an absent key.
+///
+/// # Panics
+/// If the table is damaged.
+#[must_use]
+pub fn singly(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+    let mut sum = 0;
+    for key in keys {
+        let value = kernel.get(table, key).expect("a sound table");
+        sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
+    }
+    sum
+}
+
+/// Looks up keys in batches, and reads doc IDs from the values; the same sum.
+///
+/// # Panics
+/// If the table is damaged.
+#[must_use]
+pub fn in_batches(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+    let mut out = vec![None; BATCH];
+    let mut sum = 0;
+    for keys in keys.chunks(BATCH) {
+        let out = &mut out[..keys.len()];
+        kernel.get_batch(table, keys, out).expect("a sound table");
+        for value in out {
+            sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
+        }
+    }
+    sum
+}
+
+/// Looks up the doc IDs of keys in batches; the same sum.
+///
+/// # Panics
+/// If the table is damaged, or its values are no doc IDs.
+#[must_use]
+pub fn to_doc_ids(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+    let mut out = vec![None; BATCH];
+    let mut sum = 0;
+    for keys in keys.chunks(BATCH) {
+        let out = &mut out[..keys.len()];
+        kernel.get_batch_doc_ids(table, keys, out).expect("doc IDs");
+        for doc_id in out {
+            sum += doc_id.map_or(1 << 40, u64::from);
+        }
     }
     sum
 }

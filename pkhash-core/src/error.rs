@@ -15,14 +15,15 @@ pub enum Section {
     Control,
     /// The slot words of a term-order table.
     SlotWords,
+    /// The pilots of a perfect table, one byte for each bucket.
+    Pilots,
+    /// The offset lines of a perfect table whose keys differ in length.
+    OffsetLines,
     /// The records.
     Records,
 }
 
 impl Section {
-    /// Every section, in the order in which they lie in a partition.
-    pub const ALL: [Self; 4] = [Self::Filter, Self::Control, Self::SlotWords, Self::Records];
-
     /// The name that messages and reports use.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -30,6 +31,8 @@ impl Section {
             Self::Filter => "filter",
             Self::Control => "control bytes",
             Self::SlotWords => "slot words",
+            Self::Pilots => "pilots",
+            Self::OffsetLines => "offset lines",
             Self::Records => "records",
         }
     }
@@ -191,6 +194,14 @@ pub enum Error {
         /// How much there would be.
         found: u64,
     },
+    /// No seed of its perfect hash function can place the keys of a partition: they were made to meet.
+    /// A table with another seed, or of another layout, can hold them.
+    Unsolvable {
+        /// Keys of the partition.
+        keys: u64,
+        /// Seeds that were tried.
+        seeds: u64,
+    },
     /// A buffer or scratch that the caller provided is too small.
     BufferTooSmall {
         /// What it is for.
@@ -282,6 +293,11 @@ impl fmt::Display for Error {
                     "too many {what} in a partition: expected at most {expected}, found {found}"
                 )
             }
+            Self::Unsolvable { keys, seeds } => write!(
+                f,
+                "no perfect hash function for a partition of {keys} keys with {seeds} seeds: \
+                 give the table another seed, or another layout"
+            ),
             Self::BufferTooSmall { what, expected, found } => {
                 write!(f, "{what} is too small: expected {expected}, found {found}")
             }

@@ -2,18 +2,22 @@
 //!
 //! | bits of the hash | used for |
 //! | --- | --- |
-//! | 63 … 64-PB | partition (PB = partition bits, 0…10) |
+//! | 63 … 64-PB | partition (PB = partition bits, 0…10; perfect tables: 0…16) |
 //! | 63-PB … 33-PB | home slot: 31 bits, scaled to the partition's homes by multiply-shift |
 //! | 22 … 16 | control byte |
 //! | 15 … 0 | tag |
 //!
-//! The fields do not overlap at any PB, so a control byte that matches by chance says nothing about
+//! A perfect table takes bucket and slot from all bits below those of the partition (see
+//! [`layout::perfect`](crate::layout)) and has neither home slot, nor control byte, nor tag.
+//!
+//! The fields do not overlap at any PB up to 10, so a control byte that matches by chance says nothing about
 //! the home slot or the tag, and false compares stay near 1/128.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The most partition bits that a table may have.
-pub const MAX_PARTITION_BITS: u8 = 10;
+/// The most partition bits that a table of any layout may have (see
+/// [`Layout::max_partition_bits`](crate::Layout::max_partition_bits)).
+pub const MAX_PARTITION_BITS: u8 = 16;
 
 /// Hash id of XXH3-64 in the file.
 const XXH3_64: u8 = 1;
@@ -139,7 +143,7 @@ mod tests {
     #[test]
     fn fields_do_not_overlap() {
         // A single set bit moves exactly one of partition, home, control and tag.
-        for pb in 0..=MAX_PARTITION_BITS {
+        for pb in 0..=crate::Layout::Inline.max_partition_bits() {
             for bit in 0..64 {
                 let h = 1u64 << bit;
                 let moved = [

@@ -6,8 +6,9 @@ use crate::format::footer::Footer;
 use crate::format::{HEAD_LEN, bytes_at, bytes_at_u64, check_head, check_magic};
 use crate::hash::{self, EMPTY};
 use crate::kernel::{Kernel, Scalar};
+use crate::layout::perfect::{Fixed, LINE_SLOTS, OFFSET_LINE, Perfect, Spans, span_in};
 use crate::layout::{Inline, Layout, Parsed, Records, TermOrder};
-use crate::pipeline::{FixedKeys, Memory};
+use crate::pipeline::FixedKeys;
 use crate::value::Value;
 
 /// An immutable table over borrowed bytes. Cheap to copy; it never allocates, and no bytes whatever
@@ -17,9 +18,13 @@ use crate::value::Value;
 /// with the kernel that fits the CPU.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
-    data: &'a [u8],
-    directory: Directory<'a>,
-    footer: Footer,
+    pub(crate) data: &'a [u8],
+    /// What lies before the directory.
+    pub(crate) body: &'a [u8],
+    pub(crate) directory: Directory<'a>,
+    pub(crate) footer: Footer,
+    /// Where the records of a perfect table lie whose keys have one length.
+    pub(crate) fixed: Fixed,
 }
 
 impl core::fmt::Debug for Table<'_> {
@@ -57,8 +62,9 @@ impl<'a> Table<'a> {
             return Err(wrong);
         }
         let at = data.len().checked_sub(footer.footer_len()).ok_or(wrong)?;
-        let directory = Directory::new(data.get(at..).ok_or(wrong)?, footer.partition_bits);
-        Ok(Self { data, directory, footer })
+        let (body, directory) = data.split_at_checked(at).ok_or(wrong)?;
+        let directory = Directory::new(directory, footer.partition_bits);
+        Ok(Self { data, body, directory, footer, fixed: Fixed::new(&footer) })
     }
 
     /// The facts of the table.
@@ -88,12 +94,7 @@ impl<'a> Table<'a> {
     /// The facts of partition `p`; `None` if there are not so many.
     #[must_use]
     pub fn partition(&self, p: u32) -> Option<Partition> {
-        (p < self.footer.partitions()).then(|| self.directory.get(p))
-    }
-
-    #[inline(always)]
-    const fn memory(&self) -> Memory<'_, 'a> {
-        Memory { data: self.data, footer: &self.footer, directory: self.directory }
+        (p < self.footer.partitions()).then(|| self.directory.get(p, self.footer.layout))
     }
 
     /// Looks up one key with the scalar kernel.
@@ -126,7 +127,7 @@ impl<'a> Table<'a> {
         hash: u64,
         key: &[u8],
     ) -> Result<Option<Value<'a>>> {
-        self.memory().get_any(kernel, hash, key)
+        self.get_any(kernel, hash, key)
     }
 
     /// Looks up a batch with the scalar kernel: `out[i]` becomes the value of `keys[i]`. Returns how
@@ -154,7 +155,7 @@ impl<'a> Table<'a> {
         keys: &[B],
         out: &mut [Option<Value<'a>>],
     ) -> Result<usize> {
-        self.memory().batch_any(kernel, &keys, out)
+        self.batch_any(kernel, &keys, out)
     }
 
     /// Looks up a batch of keys that lie in one buffer, with this kernel.
@@ -168,7 +169,7 @@ impl<'a> Table<'a> {
         keys: FixedKeys<'_>,
         out: &mut [Option<Value<'a>>],
     ) -> Result<usize> {
-        self.memory().batch_any(kernel, &keys, out)
+        self.batch_any(kernel, &keys, out)
     }
 
     /// Looks up a batch and answers with doc IDs, with this kernel. A doc ID is read when its key is
@@ -187,7 +188,7 @@ impl<'a> Table<'a> {
         out: &mut [Option<u32>],
     ) -> Result<usize> {
         match self.footer.value.width() {
-            1..=4 | 9.. => self.memory().batch_any(kernel, &keys, out),
+            1..=4 | 9.. => self.batch_any(kernel, &keys, out),
             width => Err(Error::ValueWidth { expected: 4, found: width.into() }),
         }
     }
@@ -195,10 +196,11 @@ impl<'a> Table<'a> {
     /// Whether the filter admits a hash; true for every hash if there is no filter.
     #[must_use]
     pub fn filter_admits(&self, hash: u64) -> bool {
-        self.memory().filter_admits(hash)
+        self.admits(hash)
     }
 
-    /// All records, in the order of their slots: by hash.
+    /// All records, in the order of their slots: by hash, but in a perfect table, where only partitions
+    /// are in the order of hashes.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         Iter(self.slots(0, 0, self.footer.partitions()))
@@ -210,12 +212,14 @@ impl<'a> Table<'a> {
         Iter(self.slots(p, 0, p.saturating_add(1)))
     }
 
-    /// The records whose hash lies in `first..=last`, in the order of their hashes, without reading
-    /// those before. O(records in the range + one probe).
+    /// The records whose hash lies in `first..=last`, in the order of [`iter`](Self::iter), without
+    /// reading those before. O(records in the range + one probe); in a perfect table, O(records of the
+    /// partitions that the range meets).
     #[must_use]
     pub fn range(&self, first: u64, last: u64) -> Range<'a> {
         let bits = self.footer.partition_bits;
         let from = hash::partition(first, bits);
+        // A perfect table has no homes.
         let home = self.partition(from).map_or(0, |p| hash::home(first, bits, p.homes));
         let slots = self.slots(from, home, hash::partition(last, bits) + 1);
         Range { slots, hasher: self.footer.hasher, first, last }
@@ -228,18 +232,25 @@ impl<'a> Table<'a> {
             partition: from,
             to,
             entry: None,
-            slot,
+            slot: slot.into(),
             record_bytes: 0,
+            before: None,
             failed: false,
         }
     }
 
-    /// Offset and bytes of a section, padding included; `None` if they are not inside the table.
-    pub(crate) fn section(&self, entry: &Partition, section: Section) -> Option<(u64, &'a [u8])> {
-        let (offset, len) = entry.section(self.footer.layout, section);
-        let from = usize::try_from(offset).ok()?;
-        let to = from.checked_add(usize::try_from(len).ok()?)?;
-        Some((offset, self.data.get(from..to)?))
+    /// Offset and bytes of a section, padding included; nothing if it is not one of the layout's or not
+    /// inside the table.
+    pub(crate) fn section(&self, entry: &Partition, section: Section) -> (u64, &'a [u8]) {
+        let found = self.footer.layout.sections().iter().position(|s| *s == section);
+        let Some((offset, len)) = found.map(|i| self.footer.sections(entry)[i]) else {
+            return (entry.offset, &[]);
+        };
+        let bytes = || {
+            let from = usize::try_from(offset).ok()?;
+            self.data.get(from..from.checked_add(usize::try_from(len).ok()?)?)
+        };
+        (offset, bytes().unwrap_or_default())
     }
 }
 
@@ -247,9 +258,11 @@ impl<'a> Table<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Occupied<'a> {
     pub(crate) partition: u32,
-    pub(crate) slot: u32,
+    /// Perfect: exceptions come behind the slots.
+    pub(crate) slot: u64,
+    /// 0 in a perfect table.
     pub(crate) control: u8,
-    /// The slot word; 0 in an inline table.
+    /// The slot word; 0 where there are none.
     pub(crate) word: u64,
     /// Offset of the record in the table.
     pub(crate) at: u64,
@@ -264,56 +277,68 @@ pub(crate) struct Slots<'a> {
     to: u32,
     /// The current partition's entry.
     entry: Option<Partition>,
-    slot: u32,
+    slot: u64,
     /// Bytes of the partition's records so far.
     record_bytes: u64,
+    /// Perfect: the key of the record before, of which empty slots hold a copy.
+    before: Option<&'a [u8]>,
     failed: bool,
 }
 
 impl<'a> Slots<'a> {
+    /// The next occupied slot of a table that is probed.
+    fn next_probed(&mut self, entry: &Partition) -> Option<Result<Occupied<'a>>> {
+        let control = self.table.section(entry, Section::Control).1;
+        let control = control.get(..entry.slots as usize).unwrap_or_default();
+        let rest = control.get(self.slot as usize..).unwrap_or_default();
+        let skip = rest.iter().position(|byte| *byte != EMPTY)?;
+        self.slot += skip as u64;
+        let found = self.occupied(entry, rest[skip]);
+        self.slot += 1;
+        Some(found)
+    }
+
     fn occupied(&self, entry: &Partition, control: u8) -> Result<Occupied<'a>> {
         let (table, slot) = (&self.table, self.slot);
-        let offsets = entry.offsets(table.footer.layout);
+        let offsets = table.footer.offsets(entry);
         if control & 0x80 == 0 {
             return Err(Error::Corrupt {
                 what: "control byte",
-                offset: offsets.control.wrapping_add(slot.into()),
+                offset: offsets.index.wrapping_add(slot),
                 expected: 0x80,
                 found: control.into(),
             });
         }
-        let (word, at) = match table.footer.layout {
-            Layout::Inline => {
-                let width = u64::from(table.footer.inline_record_width());
-                (0, offsets.records.wrapping_add(u64::from(slot) * width))
+        let (word, at) = if table.footer.layout == Layout::Inline {
+            let width = u64::from(table.footer.fixed_record_width());
+            (0, offsets.records.wrapping_add(slot * width))
+        } else {
+            let word_at = offsets.pointers.wrapping_add(8 * slot);
+            let word =
+                bytes_at_u64(table.data, word_at).map_or(0, |word| u64::from_le_bytes(*word));
+            let Some(record) = (word >> 24).checked_sub(1) else {
+                return Err(Error::Corrupt {
+                    what: "slot word of an occupied slot",
+                    offset: word_at,
+                    expected: 1,
+                    found: word,
+                });
+            };
+            if record >= entry.record_bytes {
+                return Err(Error::Corrupt {
+                    what: "pointer of a slot word",
+                    offset: word_at,
+                    expected: entry.record_bytes,
+                    found: record,
+                });
             }
-            Layout::TermOrder => {
-                let word_at = offsets.slot_words.wrapping_add(8 * u64::from(slot));
-                let word =
-                    bytes_at_u64(table.data, word_at).map_or(0, |word| u64::from_le_bytes(*word));
-                let Some(record) = (word >> 24).checked_sub(1) else {
-                    return Err(Error::Corrupt {
-                        what: "slot word of an occupied slot",
-                        offset: word_at,
-                        expected: 1,
-                        found: word,
-                    });
-                };
-                if record >= entry.record_bytes {
-                    return Err(Error::Corrupt {
-                        what: "pointer of a slot word",
-                        offset: word_at,
-                        expected: entry.record_bytes,
-                        found: record,
-                    });
-                }
-                (word, offsets.records.wrapping_add(record))
-            }
+            (word, offsets.records.wrapping_add(record))
         };
-        let bytes = table.memory().record(at)?;
-        let parsed = match table.footer.layout {
-            Layout::Inline => Inline::new(&table.footer).parse(bytes),
-            Layout::TermOrder => TermOrder::new(&table.footer).parse(bytes),
+        let bytes = table.record(at)?;
+        let parsed = if table.footer.layout == Layout::Inline {
+            Inline::new(&table.footer).parse(bytes)
+        } else {
+            TermOrder::new(&table.footer).parse(bytes)
         };
         let record = parsed.map_err(|what| Error::Corrupt {
             what,
@@ -322,6 +347,83 @@ impl<'a> Slots<'a> {
             found: bytes.len() as u64,
         })?;
         Ok(Occupied { partition: self.partition, slot, control, word, at, record })
+    }
+
+    /// The next occupied slot, or exception, of a perfect table.
+    fn next_perfect(&mut self, entry: &Partition) -> Option<Result<Occupied<'a>>> {
+        while self.slot < self.table.perfect_slots(entry) {
+            let found = self.table.perfect_slot(entry, self.slot);
+            let slot = self.slot;
+            self.slot += 1;
+            match found {
+                Ok(Some((at, record))) => {
+                    // No two slots hold one key, but for copies.
+                    if self.before.replace(record.key) == Some(record.key) {
+                        continue;
+                    }
+                    let partition = self.partition;
+                    return Some(Ok(Occupied { partition, slot, control: 0, word: 0, at, record }));
+                }
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Slots and exceptions of a perfect partition that may have a record. If records have no bytes there
+    /// is at most one key, whatever a directory says that was not checked with this footer: else a scan
+    /// of few bytes would take 2^32 steps.
+    pub(crate) fn perfect_slots(&self, entry: &Partition) -> u64 {
+        let empty = !self.footer.has_offset_lines() && self.fixed.width() == 0;
+        if empty { entry.all_slots().min(2) } else { entry.all_slots() }
+    }
+
+    /// Offset and record in a slot of a perfect table, a copy perhaps; `None`: the slot is empty.
+    pub(crate) fn perfect_slot(
+        &self,
+        entry: &Partition,
+        slot: u64,
+    ) -> Result<Option<(u64, Parsed<'a>)>> {
+        let offsets = self.footer.offsets(entry);
+        let corrupt =
+            |what, offset, expected, found| Error::Corrupt { what, offset, expected, found };
+        let (at, len) = if self.footer.has_offset_lines() {
+            let line_at =
+                offsets.pointers.wrapping_add(slot / u64::from(LINE_SLOTS) * OFFSET_LINE as u64);
+            let past = || corrupt("offset line past the end", line_at, 0, self.data.len() as u64);
+            let line = bytes_at_u64(self.data, line_at).ok_or_else(past)?;
+            // Which of 28: the same for the slot as for its lower part.
+            let (from, to) = span_in(line, (slot % u64::from(LINE_SLOTS)) as u32);
+            let unit = u64::from(self.footer.unit);
+            if to < from || to * unit > entry.record_bytes {
+                let most = entry.record_bytes / unit;
+                return Err(corrupt("end of a record by its offset line", line_at, most, to));
+            }
+            if from == to {
+                return Ok(None);
+            }
+            (from * unit, (to - from) * unit)
+        } else {
+            // `open` has checked that all slots have a number below 2^32.
+            (self.fixed.at(slot as u32), self.fixed.width() as u64)
+        };
+        let at = offsets.records.wrapping_add(at);
+        let rest = self.record(at)?;
+        let record = usize::try_from(len).ok().and_then(|len| rest.get(..len));
+        let parsed = match record {
+            None => Err("record runs past the body"),
+            Some(record) if self.footer.has_offset_lines() => {
+                Spans::new(&self.footer).parse(record)
+            }
+            Some(record) => self.fixed.parse(record),
+        };
+        match parsed {
+            Ok(parsed) => Ok(Some((at, parsed))),
+            Err(what) => Err(corrupt(what, at, len, rest.len() as u64)),
+        }
     }
 }
 
@@ -337,12 +439,12 @@ impl<'a> Iterator for Slots<'a> {
                 Some(entry) => entry,
                 None => *self.entry.insert(self.table.partition(self.partition)?),
             };
-            let control = self.table.section(&entry, Section::Control).map_or(&[][..], |s| s.1);
-            let control = control.get(..entry.slots as usize).unwrap_or_default();
-            let rest = control.get(self.slot as usize..).unwrap_or_default();
-            if let Some(skip) = rest.iter().position(|byte| *byte != EMPTY) {
-                self.slot += skip as u32;
-                let found = self.occupied(&entry, rest[skip]).and_then(|slot| {
+            let found = match self.table.footer.layout {
+                Layout::Inline | Layout::TermOrder => self.next_probed(&entry),
+                Layout::Perfect => self.next_perfect(&entry),
+            };
+            if let Some(found) = found {
+                let found = found.and_then(|slot| {
                     // Records do not overlap: else a small table could hold long keys without end, and
                     // a scan would take the square of its length.
                     self.record_bytes += slot.record.len as u64;
@@ -356,13 +458,13 @@ impl<'a> Iterator for Slots<'a> {
                         found: self.record_bytes,
                     })
                 });
-                self.slot += 1;
                 self.failed = found.is_err();
                 return Some(found);
             }
             self.partition += 1;
             self.slot = 0;
             self.record_bytes = 0;
+            self.before = None;
             self.entry = None;
         }
         None
@@ -410,6 +512,10 @@ impl<'a> Iterator for Range<'a> {
                 continue;
             }
             if hash > self.last {
+                // Keys of a perfect table are in no order, but those of a partition are all there.
+                if self.slots.table.footer.layout == Layout::Perfect {
+                    continue;
+                }
                 self.slots.failed = true;
                 return None;
             }

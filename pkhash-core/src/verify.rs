@@ -3,9 +3,11 @@
 use crate::error::{Error, Result, Section};
 use crate::filter;
 use crate::format::directory::Partition;
+use crate::format::footer::Footer;
 use crate::format::{bytes_at, checksum};
 use crate::hash;
-use crate::layout::{Layout, Records, TermOrder, slot_word};
+use crate::layout::perfect::{Fixed, LINE_SLOTS, OFFSET_LINE, Perfect, Spans, span_in};
+use crate::layout::{Layout, Parsed, Records, TermOrder, slot_word};
 use crate::table::Table;
 use crate::value::{Value, ValueKind};
 
@@ -17,6 +19,30 @@ struct Totals {
     min_key_len: u64,
     max_key_len: u64,
     max_value: u64,
+}
+
+impl Totals {
+    /// Counts a key of partition `p`, once it is sure that it belongs there.
+    fn add(
+        &mut self,
+        p: u32,
+        footer: &Footer,
+        hash: u64,
+        at: u64,
+        record: &Parsed<'_>,
+    ) -> Result<()> {
+        let found = hash::partition(hash, footer.partition_bits);
+        equal("partition of a key", at, p.into(), found.into())?;
+        let len = record.key.len() as u64;
+        self.keys += 1;
+        self.key_bytes += len;
+        self.min_key_len = self.min_key_len.min(len);
+        self.max_key_len = self.max_key_len.max(len);
+        if footer.value.kind() == ValueKind::Integer {
+            self.max_value = self.max_value.max(Value::new(record.value).as_u64().unwrap_or(0));
+        }
+        Ok(())
+    }
 }
 
 fn corrupt(what: &'static str, offset: u64, expected: u64, found: u64) -> Error {
@@ -49,9 +75,18 @@ impl Table<'_> {
         for p in 0..self.footer().partitions() {
             let entry = self.partition(p).unwrap_or_default();
             self.verify_checksums(p)?;
-            self.verify_slots(p, &entry, &mut totals)?;
-            if self.footer().layout == Layout::TermOrder {
-                self.verify_term_order(&entry)?;
+            match self.footer().layout {
+                Layout::Inline => self.verify_slots(p, &entry, &mut totals)?,
+                Layout::TermOrder => {
+                    self.verify_slots(p, &entry, &mut totals)?;
+                    self.verify_term_order(&entry)?;
+                }
+                Layout::Perfect if self.footer().has_offset_lines() => {
+                    self.verify_perfect(p, &entry, Spans::new(self.footer()), &mut totals)?;
+                }
+                Layout::Perfect => {
+                    self.verify_perfect(p, &entry, Fixed::new(self.footer()), &mut totals)?;
+                }
             }
             progress(p);
         }
@@ -78,8 +113,9 @@ impl Table<'_> {
             expected: partitions - 1,
             found: p.into(),
         })?;
-        for (section, expected) in Section::ALL.into_iter().zip(entry.checksums) {
-            let (offset, bytes) = self.section(entry, section).unwrap_or_default();
+        for (section, expected) in self.footer().layout.sections().into_iter().zip(entry.checksums)
+        {
+            let (offset, bytes) = self.section(entry, section);
             let found = if bytes.is_empty() { 0 } else { checksum(bytes) };
             if found != expected {
                 return Err(Error::SectionChecksum {
@@ -94,6 +130,125 @@ impl Table<'_> {
         Ok(())
     }
 
+    /// Every slot of a perfect table: its key is one that belongs there, or it is empty.
+    fn verify_perfect<R: Perfect>(
+        &self,
+        p: u32,
+        entry: &Partition,
+        records: R,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        let footer = self.footer();
+        let (mut keys, mut record_bytes) = (0u64, 0u64);
+        // Empty slots before the first key hold a copy of its record, the others of the one before.
+        let mut first_key = None;
+        let (mut leading, mut before) = (None, None);
+        let mut last_exception: Option<(u64, &[u8])> = None;
+        for slot in 0..self.perfect_slots(entry) {
+            let Some((at, record)) = self.perfect_slot(entry, slot)? else {
+                let slots = u64::from(entry.slots);
+                if slot >= slots {
+                    return Err(corrupt("record of an exception", entry.offset, slots, slot));
+                }
+                continue;
+            };
+            let hash = footer.hasher.hash(record.key);
+            let own = u64::from(self.slot_of(entry, hash)?);
+            let bytes = (record.value, record.key);
+            if slot >= entry.slots.into() {
+                // Another key has the slot, with the same hash and before it in term order.
+                if own >= entry.slots.into() {
+                    return Err(corrupt("slot of an exception", at, entry.slots.into(), own));
+                }
+                let placed = self.perfect_slot(entry, own)?.map_or(&[][..], |(_, r)| r.key);
+                if footer.hasher.hash(placed) != hash || placed >= record.key {
+                    return Err(corrupt("key of an exception", at, own, slot));
+                }
+                if last_exception.is_some_and(|last| last >= (hash, record.key)) {
+                    return Err(corrupt("order of exceptions", at, 1, 0));
+                }
+                last_exception = Some((hash, record.key));
+            } else if own != slot {
+                let copy = !R::OFFSET_LINES
+                    && match (before, leading) {
+                        (Some(before), _) => before == bytes,
+                        (None, Some(leading)) => leading == bytes,
+                        (None, None) => true,
+                    };
+                if !copy {
+                    return Err(corrupt("slot of a key", at, own, slot));
+                }
+                if before.is_none() {
+                    leading = Some(bytes);
+                }
+                continue;
+            }
+            if before.is_none() {
+                first_key = Some(bytes);
+            }
+            before = Some(bytes);
+            totals.add(p, footer, hash, at, &record)?;
+            if !self.filter_admits(hash) {
+                return Err(corrupt("key that the filter does not admit", at, 1, 0));
+            }
+            keys += 1;
+            record_bytes += record.len as u64;
+        }
+        if leading.is_some() && leading != first_key {
+            return Err(corrupt("empty slot", entry.offset, 0, 1));
+        }
+        equal("keys of a partition", entry.offset, keys, entry.keys.into())?;
+        // All keys differ, so no record was counted twice: they must fill the section.
+        if R::OFFSET_LINES {
+            equal("record bytes of a partition", entry.offset, record_bytes, entry.record_bytes)?;
+        }
+        self.verify_perfect_padding(entry, records)
+    }
+
+    /// What belongs to no record: the end of each line, of offset lines, and of sections.
+    fn verify_perfect_padding<R: Perfect>(&self, entry: &Partition, records: R) -> Result<()> {
+        let (offset, bytes) = self.section(entry, Section::Filter);
+        zeros("padding", offset, bytes, 8 * u64::from(entry.filter_words), None)?;
+        let (offset, bytes) = self.section(entry, Section::Pilots);
+        zeros("padding", offset, bytes, entry.buckets.into(), None)?;
+        let (offset, bytes) = self.section(entry, Section::Records);
+        if !R::OFFSET_LINES {
+            let slots = self.perfect_slots(entry);
+            let width = u64::from(self.footer().fixed_record_width());
+            let mut from = 0;
+            for slot in 0..slots {
+                let at = records.at(slot as u32);
+                if at > from {
+                    zeros("padding", offset, bytes, from, Some(at))?;
+                }
+                from = at + width;
+            }
+            return zeros("padding", offset, bytes, from, None);
+        }
+        zeros("padding", offset, bytes, entry.record_bytes, None)?;
+        // Each line begins where the one before ends, and the slots past the last one are empty.
+        let (offset, bytes) = self.section(entry, Section::OffsetLines);
+        let mut end = 0;
+        for (i, line) in bytes.as_chunks::<OFFSET_LINE>().0.iter().enumerate() {
+            let at = offset + (i * OFFSET_LINE) as u64;
+            for slot in 0..LINE_SLOTS {
+                let (from, to) = span_in(line, slot);
+                equal("start of a record by its offset line", at, end, from)?;
+                end = to;
+                if i as u64 * u64::from(LINE_SLOTS) + u64::from(slot) >= entry.all_slots() {
+                    equal("slots of an offset line", at, from, to)?;
+                }
+            }
+            equal("padding", at + OFFSET_LINE as u64 - 1, 0, line[OFFSET_LINE - 1].into())?;
+        }
+        equal(
+            "end of the last offset line",
+            offset,
+            end * u64::from(self.footer().unit),
+            entry.record_bytes,
+        )
+    }
+
     /// Every occupied slot, against the one way in which its keys can be placed.
     fn verify_slots(&self, p: u32, entry: &Partition, totals: &mut Totals) -> Result<()> {
         let footer = self.footer();
@@ -106,12 +261,7 @@ impl Table<'_> {
             let (key, at) = (slot.record.key, slot.at);
             let hash = footer.hasher.hash(key);
             debug_assert_eq!(slot.partition, p);
-            equal(
-                "partition of a key",
-                at,
-                p.into(),
-                hash::partition(hash, footer.partition_bits).into(),
-            )?;
+            totals.add(p, footer, hash, at, &slot.record)?;
             if previous.is_some_and(|before| before >= (hash, key)) {
                 return Err(corrupt(
                     "order of keys by hash",
@@ -122,14 +272,15 @@ impl Table<'_> {
             }
             previous = Some((hash, key));
             let home = hash::home(hash, footer.partition_bits, entry.homes);
-            equal("slot of a key", at, home.max(free).into(), slot.slot.into())?;
-            empty.check(free, slot.slot)?;
-            free = slot.slot + 1;
+            let found = home.max(free);
+            equal("slot of a key", at, found.into(), slot.slot)?;
+            empty.check(free, found)?;
+            free = found + 1;
             longest_probe = longest_probe.max(free - home);
             equal("control byte of a key", at, hash::control(hash).into(), slot.control.into())?;
             if footer.layout == Layout::TermOrder {
-                let records = entry.offsets(footer.layout).records;
-                let word = slot_word(hash, slot.slot - home, at.wrapping_sub(records));
+                let records = footer.offsets(entry).records;
+                let word = slot_word(hash, found - home, at.wrapping_sub(records));
                 equal("slot word of a key", at, word, slot.word)?;
             }
             if !self.filter_admits(hash) {
@@ -137,16 +288,7 @@ impl Table<'_> {
             }
             keys += 1;
             record_bytes += slot.record.len as u64;
-            let len = key.len() as u64;
-            totals.key_bytes += len;
-            totals.min_key_len = totals.min_key_len.min(len);
-            totals.max_key_len = totals.max_key_len.max(len);
-            if footer.value.kind() == ValueKind::Integer {
-                let value = Value::new(slot.record.value).as_u64().unwrap_or(0);
-                totals.max_value = totals.max_value.max(value);
-            }
         }
-        totals.keys += keys;
         empty.check(free, entry.slots)?;
         empty.check_padding(entry)?;
         equal("keys of a partition", entry.offset, keys, entry.keys.into())?;
@@ -171,7 +313,7 @@ impl Table<'_> {
     /// The records from front to back: as many as keys, each behind the one before, rising.
     fn verify_term_order(&self, entry: &Partition) -> Result<()> {
         let records = TermOrder::new(self.footer());
-        let (offset, bytes) = self.section(entry, Section::Records).unwrap_or_default();
+        let (offset, bytes) = self.section(entry, Section::Records);
         let len = usize::try_from(entry.record_bytes).unwrap_or(usize::MAX);
         let mut rest = bytes.get(..len).unwrap_or_default();
         let mut previous: Option<&[u8]> = None;
@@ -191,21 +333,25 @@ impl Table<'_> {
         equal("records of a partition", offset, entry.keys.into(), keys)
     }
 
-    /// Probe lengths: how many slots a lookup of each key looks at, as a histogram; the last count
-    /// counts all that are longer. For statistics.
+    /// Probe lengths: how many slots a lookup of each key looks at beyond its home slot, as a histogram;
+    /// the last count counts all that are longer. All 0 in a perfect table, which has no probes. For
+    /// statistics.
     ///
     /// # Errors
     /// [`Error::Corrupt`] as [`iter`](Self::iter).
     pub fn probe_lengths<const N: usize>(&self) -> Result<[u64; N]> {
         let footer = self.footer();
         let mut histogram = [0; N];
+        if footer.layout == Layout::Perfect {
+            return Ok(histogram);
+        }
         for p in 0..footer.partitions() {
             let entry = self.partition(p).unwrap_or_default();
             for slot in self.slots(p, 0, p + 1) {
                 let slot = slot?;
                 let hash = footer.hasher.hash(slot.record.key);
                 let home = hash::home(hash, footer.partition_bits, entry.homes);
-                let length = slot.slot.wrapping_sub(home) as usize;
+                let length = (slot.slot as u32).wrapping_sub(home) as usize;
                 if let Some(count) = histogram.get_mut(length.min(N.saturating_sub(1))) {
                     *count += 1;
                 }
@@ -223,7 +369,7 @@ impl Table<'_> {
         let (mut set, mut bits) = (0u64, 0u64);
         for p in 0..self.footer().partitions() {
             let entry = self.partition(p).unwrap_or_default();
-            let (_, bytes) = self.section(&entry, Section::Filter).unwrap_or_default();
+            let (_, bytes) = self.section(&entry, Section::Filter);
             set += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
             bits += 64 * u64::from(entry.filter_words);
         }
@@ -241,14 +387,14 @@ struct EmptySlots<'a> {
 
 impl<'a> EmptySlots<'a> {
     fn of(table: &Table<'a>, entry: &Partition) -> Self {
-        let section = |section| table.section(entry, section).unwrap_or_default();
+        let section = |section| table.section(entry, section);
         let (control, words) = (section(Section::Control), section(Section::SlotWords));
         let records = section(Section::Records);
         let footer = table.footer();
         // Term-order records lie back to back, whatever the slots.
         let (in_slots, width) = match footer.layout {
-            Layout::Inline => (records, footer.inline_record_width().into()),
-            Layout::TermOrder => ((0, &[][..]), 0),
+            Layout::Inline => (records, footer.fixed_record_width().into()),
+            Layout::TermOrder | Layout::Perfect => ((0, &[][..]), 0),
         };
         Self {
             by_slot: [

@@ -6,11 +6,11 @@ mod common;
 use std::cell::Cell;
 
 use common::raw::{self, RawFooter, RawPartition, align};
-use common::{Rng, build, lookup};
-use pkhash_core::build::{self, Entry, LayoutChoice, Options, TermSlot, ValueChoice};
+use common::{Reads, Rng, build, lookup};
+use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
 use pkhash_core::{
-    Error, Footer, GROUP_MAX, Hasher, Kernel, Layout, Lookup, Matches, Section, Stage, Table,
+    Error, Footer, GROUP_MAX, Hasher, Kernel, Layout, Lookup, Matches, Stage, Table, Value,
     ValueFormat, control, home, partition, tag,
 };
 
@@ -22,6 +22,9 @@ fn uuid(seed: u64, i: u64) -> [u8; 16] {
     key[8..].copy_from_slice(&rng.next().to_le_bytes());
     key
 }
+
+/// The layouts that are probed.
+const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
 
 fn doc_ids(layout: Layout) -> Options {
     Options {
@@ -38,7 +41,7 @@ fn uuids(options: &Options, n: u64) -> Vec<u8> {
     let mut entries: Vec<Entry<'_>> =
         keys.iter().zip(&values).map(|(key, value)| options.entry(key, value)).collect();
     let mut scratch = vec![Entry::default(); entries.len()];
-    let mut term_slots = vec![TermSlot::default(); entries.len()];
+    let mut term_slots = vec![0; build::scratch_len(entries.len())];
     build::sort(&mut entries, &mut scratch).unwrap();
     let mut out = vec![0; build::table_len(options, &entries).unwrap()];
     build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out).unwrap();
@@ -49,7 +52,7 @@ fn uuids(options: &Options, n: u64) -> Vec<u8> {
 fn a_million_keys_are_as_small_and_as_rarely_mistaken_as_claimed() {
     const N: u64 = 1_000_000;
     let (keys, value, key, varint) = (N as f64, 4.0, 16.0, 1.0);
-    for layout in Layout::ALL {
+    for layout in PROBED {
         let bytes = uuids(&doc_ids(layout), N);
         let claimed = match layout {
             Layout::Inline => keys * ((1.0 + value + key) / 0.75 + 1.25),
@@ -71,6 +74,109 @@ fn a_million_keys_are_as_small_and_as_rarely_mistaken_as_claimed() {
         let rate = admitted as f64 / absent as f64;
         // 1.7 % are expected: far from it on either side would be another filter than the one meant.
         assert!((0.014..0.020).contains(&rate), "{layout}: {rate} false positives");
+    }
+}
+
+/// A table of `n` keys of two lengths, 15 and 16 bytes.
+fn mixed_uuids(n: u64) -> Vec<u8> {
+    let pairs: Vec<common::Pair> = (0..n)
+        .map(|i| (uuid(1, i)[i as usize % 2..].to_vec(), (i as u32).to_le_bytes().to_vec()))
+        .collect();
+    build(&doc_ids(Layout::Perfect), &pairs)
+}
+
+#[test]
+fn perfect_tables_are_as_small_as_claimed() {
+    const N: u64 = 200_000;
+    for (packed, claimed) in [(true, 20.7), (false, 22.0)] {
+        let bytes = uuids(&Options { packed, ..doc_ids(Layout::Perfect) }, N);
+        let (table, per_key) = (Table::open(&bytes).unwrap(), bytes.len() as f64 / N as f64);
+        // 20 bytes of a record for 99 of 100 slots, 3 of them in a line of 64; a pilot for 3 keys.
+        let record = if packed { 20.0 } else { 64.0 / 3.0 };
+        let ratio = per_key / (record / 0.99 + 1.0 / 3.0);
+        assert!((1.0..1.002).contains(&ratio), "{ratio} of the size that is expected");
+        assert!(per_key < claimed, "{per_key} bytes a key");
+        assert_eq!(table.footer().filter_bits, 0, "no filter unless it is asked for");
+        assert!(table.filter_admits(0));
+        assert_eq!(table.verify(), Ok(()));
+        assert!(
+            (0..N)
+                .step_by(1009)
+                .all(|i| { table.get(&uuid(1, i)).unwrap().unwrap().doc_id() == Some(i as u32) })
+        );
+    }
+    // Offset lines take 64 bytes for 28 slots.
+    let bytes = mixed_uuids(20_000);
+    let per_key = bytes.len() as f64 / 20_000.0;
+    let ratio = per_key / (19.5 + 64.0 / 28.0 / 0.99 + 1.0 / 3.0);
+    assert!((1.0..1.01).contains(&ratio), "{ratio} of the size that is expected");
+}
+
+#[test]
+fn a_lookup_of_a_perfect_table_reads_one_record() {
+    const N: u64 = 20_000;
+    for bits in [0, 3, 12] {
+        let options = Options { partition_bits: Some(bits), ..doc_ids(Layout::Perfect) };
+        let bytes = uuids(&options, N);
+        let footer = *Table::open(&bytes).unwrap().footer();
+        for i in (0..N).step_by(7) {
+            // Found or not: pilot and record. `lookup` holds the bytes against the bound.
+            for (seed, found) in [(1, true), (2, false)] {
+                let (value, reads) = lookup(&bytes, &footer, &uuid(seed, i)).unwrap();
+                assert_eq!(value.is_some(), found);
+                let expected = Reads { pilots: 1, records: 1, bytes: 21, ..Reads::default() };
+                // A partition without keys is known from the directory.
+                assert!(reads == expected || (!found && reads == Reads::default()), "{reads:?}");
+            }
+        }
+    }
+    let bytes = mixed_uuids(N);
+    let footer = *Table::open(&bytes).unwrap().footer();
+    let (mut absent_records, mut absent) = (0, 0);
+    for i in (0..N).step_by(7) {
+        let (found, reads) = lookup(&bytes, &footer, &uuid(1, i)[i as usize % 2..]).unwrap();
+        assert_eq!(found.as_deref(), Some(&(i as u32).to_le_bytes()[..]));
+        assert_eq!((reads.pilots, reads.offset_lines, reads.records), (1, 1, 1));
+        let (found, reads) = lookup(&bytes, &footer, &uuid(2, i)[i as usize % 2..]).unwrap();
+        assert_eq!(found, None);
+        assert_eq!((reads.pilots, reads.offset_lines), (1, 1));
+        absent += 1;
+        absent_records += reads.records;
+        // No key is so short: its record is none of the table's.
+        let (_, reads) = lookup(&bytes, &footer, &uuid(2, i)[4..]).unwrap();
+        assert_eq!((reads.offset_lines, reads.records), (1, 0));
+    }
+    // Half of the keys are of another length, which the offset line says.
+    let share = absent_records as f64 / f64::from(absent);
+    assert!((0.44..0.56).contains(&share), "{share} of absent keys cost a record");
+}
+
+#[test]
+fn exceptions_are_read_to_the_last_and_no_further() {
+    // All keys have one hash: one is placed, 64 are exceptions.
+    for len in [16, 15] {
+        let mut pairs: Vec<common::Pair> =
+            (0..65u8).map(|i| (uuid(8, i.into()).to_vec(), vec![i; 4])).collect();
+        pairs[0].0.truncate(len);
+        let options = Options { hasher: Hasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
+        let bytes = build(&options, &pairs);
+        let footer = *Table::open(&bytes).unwrap().footer();
+        let (found, reads) = lookup(&bytes, &footer, &uuid(9, 0)).unwrap();
+        assert_eq!((found, reads.pilots), (None, 1));
+        if len == 16 {
+            assert_eq!((reads.offset_lines, reads.records), (0, 65));
+        } else {
+            // One record is shorter than this key's would be.
+            assert_eq!((reads.offset_lines, reads.records), (65, 64));
+        }
+        let mut records: Vec<u64> = Vec::new();
+        for (key, value) in &pairs {
+            let (found, reads) = lookup(&bytes, &footer, key).unwrap();
+            assert_eq!(found.as_ref(), Some(value));
+            records.push(reads.records.max(reads.offset_lines));
+        }
+        records.sort_unstable();
+        assert!(records.into_iter().eq(1..=65), "each exception is one read more");
     }
 }
 
@@ -112,7 +218,7 @@ fn false_compares_are_one_in_128_at_every_partition_count() {
     for bits in 0..=10 {
         let options = Options { partition_bits: Some(bits), ..doc_ids(Layout::Inline) };
         let with_filter = uuids(&options, 60_000);
-        let without_filter = uuids(&Options { filter_bits: 0, ..options }, 60_000);
+        let without_filter = uuids(&Options { filter_bits: Some(0), ..options }, 60_000);
         let with_filter = Table::open(&with_filter).unwrap();
         let without_filter = Table::open(&without_filter).unwrap();
         let near = |what: &str, tolerance: f64| {
@@ -180,7 +286,7 @@ fn control_byte_home_and_tag_are_independent() {
 
 #[test]
 fn probes_are_short_in_good_tables_and_bounded_in_bad_ones() {
-    for layout in Layout::ALL {
+    for layout in PROBED {
         for bits in [0, 4] {
             let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
             let bytes = uuids(&options, 20_000);
@@ -233,10 +339,12 @@ fn probes_are_short_in_good_tables_and_bounded_in_bad_ones() {
 /// One partition with these record bytes and no limit on what its keys could be.
 fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
     RawFooter {
-        term_order: true,
+        layout: raw::TERM_ORDER,
         value_kind: 0,
         value_width: 4,
         filter_bits: 10,
+        records_per_line: 0,
+        unit: 0,
         min_key_len: 0,
         max_key_len: 1 << 16,
         partitions,
@@ -245,13 +353,37 @@ fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
 
 fn inline(key_len: u64, value_width: u8, partitions: Vec<RawPartition>) -> RawFooter {
     RawFooter {
-        term_order: false,
+        layout: raw::INLINE,
         value_kind: 1,
         value_width,
         filter_bits: 0,
+        records_per_line: 0,
+        unit: 0,
         min_key_len: key_len,
         max_key_len: key_len,
         partitions,
+    }
+}
+
+/// Perfect, keys of one length.
+fn perfect(
+    key_len: u64,
+    value_width: u8,
+    per_line: u8,
+    partitions: Vec<RawPartition>,
+) -> RawFooter {
+    let footer = inline(key_len, value_width, partitions);
+    RawFooter { layout: raw::PERFECT, records_per_line: per_line, ..footer }
+}
+
+/// Perfect, with offset lines.
+fn spans(unit: u8, partitions: Vec<RawPartition>) -> RawFooter {
+    RawFooter {
+        layout: raw::PERFECT,
+        unit,
+        filter_bits: 0,
+        max_key_len: 2336 * u64::from(unit) - 1,
+        ..term_order(partitions)
     }
 }
 
@@ -314,7 +446,7 @@ fn record_bytes_past_4_gib() {
 fn inline_records_past_4_gib() {
     // slots × record width is just the edge, or one record from it.
     for edge in EDGES {
-        for (width, key_len) in [(1u8, 0), (1, 1), (4, 16), (64, 31)] {
+        for (width, key_len) in [(1u8, 1), (4, 16), (64, 31)] {
             let record = u64::from(width) + key_len;
             let slots = edge / record;
             // Spread over partitions such that none has too many slots.
@@ -347,6 +479,139 @@ fn inline_records_past_4_gib() {
             }
         }
     }
+}
+
+/// Bytes of so many records in a perfect table of one key length.
+fn perfect_bytes(slots: u64, record: u64, per_line: u8) -> u64 {
+    match u64::from(per_line) {
+        0 => slots * record,
+        n => slots.div_ceil(n) * 64,
+    }
+}
+
+#[test]
+fn perfect_records_past_4_gib() {
+    // slots × record width is just the edge, or one record from it: at 2^31 slots and at 2^32 bytes.
+    for edge in EDGES {
+        for (width, key_len) in [(1u8, 1), (4, 16), (4, 56), (8, 65_536)] {
+            let record = u64::from(width) + key_len;
+            for per_line in [0, (64 / record) as u8] {
+                let slots = edge / record;
+                let n = 1 << slots.div_ceil(MAX_SLOTS.into()).next_power_of_two().trailing_zeros();
+                for (slots, exceptions) in [(slots, 0), (slots + 1, 0), (slots, 1), (slots, 64)] {
+                    let partitions: Vec<RawPartition> = (0..n)
+                        .map(|p| {
+                            let slots = slots / n + u64::from(p < slots % n);
+                            let keys = (slots / 4 * 3).max(exceptions) + exceptions;
+                            let keys = keys.min(MAX_PARTITION_KEYS.into());
+                            RawPartition {
+                                slots,
+                                record_bytes: perfect_bytes(slots + exceptions, record, per_line),
+                                ..RawPartition::perfect(keys, 0, exceptions)
+                            }
+                        })
+                        .collect();
+                    if partitions.iter().any(|p| p.slots > MAX_SLOTS.into() || p.slots < p.keys) {
+                        continue;
+                    }
+                    let raw = perfect(key_len, width, per_line, partitions);
+                    assert_eq!(assert_accepted(&raw).slots, slots);
+                    // What 32-bit arithmetic would have made of it.
+                    let mut wrong = raw.clone();
+                    let bytes = wrong.partitions[0].record_bytes;
+                    wrong.partitions[0].record_bytes = bytes & 0xffff_ffff;
+                    if bytes > u64::from(u32::MAX) {
+                        assert_eq!(refused(&wrong), ("record bytes", bytes, bytes & 0xffff_ffff));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn spans_past_4_gib() {
+    for unit in [1u8, 2, 4, 8, 16] {
+        let most = u64::from(unit) * ((1 << 40) - 2);
+        for record_bytes in EDGES.into_iter().chain([most - 1, most]) {
+            for exceptions in [0, 1, 64] {
+                let partition =
+                    RawPartition { record_bytes, ..RawPartition::perfect(1000, 0, exceptions) };
+                assert_accepted(&spans(unit, vec![partition; 2]));
+            }
+        }
+        for record_bytes in [most + 1, 2 * most, u64::MAX / 2] {
+            let partition = RawPartition { record_bytes, ..RawPartition::perfect(1000, 0, 0) };
+            let found = refused(&spans(unit, vec![partition]));
+            assert_eq!(found, ("record bytes", most, record_bytes));
+        }
+    }
+}
+
+#[test]
+fn perfect_partitions_at_their_limits() {
+    let (keys, slots) = (u64::from(MAX_PARTITION_KEYS), u64::from(MAX_SLOTS));
+    let with = |slots| RawPartition {
+        slots,
+        record_bytes: slots * 20,
+        ..RawPartition::perfect(keys, 0, 0)
+    };
+    let of = |partition| perfect(16, 4, 0, vec![partition]);
+    for slots in [keys, slots - 1, slots] {
+        assert_accepted(&of(with(slots)));
+    }
+    assert_eq!(refused(&of(with(slots + 1))), ("partition slots", slots, slots + 1));
+    assert_eq!(refused(&of(with(keys - 1))), ("partition slots", keys, keys - 1));
+    let full = with(slots);
+    let change = |change: fn(&mut RawPartition)| {
+        let mut partition = full;
+        change(&mut partition);
+        refused(&of(partition))
+    };
+    assert_eq!(change(|p| p.keys += 1), ("partition keys", keys, keys + 1));
+    assert_eq!(change(|p| p.homes = p.keys + 1), ("partition buckets", keys, keys + 1));
+    assert_eq!(change(|p| p.homes = 0), ("partition buckets", 1, 0));
+    assert_eq!(change(|p| p.probe_limit = 65), ("exceptions", 64, 65));
+    assert_eq!(change(|p| p.record_bytes += 1).0, "record bytes");
+    // Few keys: fewer slots may be empty, and not all keys can be exceptions.
+    for keys in [1u64, 2, 3, 64, 65, 66] {
+        let of = |slots: u64, exceptions: u64| {
+            let partition = RawPartition {
+                slots,
+                record_bytes: (slots + exceptions) * 20,
+                probe_limit: exceptions,
+                homes: 1,
+                ..RawPartition::perfect(keys, 0, 0)
+            };
+            perfect(16, 4, 0, vec![partition])
+        };
+        let most = (keys - 1).min(64);
+        assert_accepted(&of(2 * keys, most));
+        assert_accepted(&of(keys - most, most));
+        assert_eq!(refused(&of(2 * keys + 1, 0)), ("partition slots", 2 * keys, 2 * keys + 1));
+        let least = keys - most;
+        assert_eq!(refused(&of(least - 1, most)), ("partition slots", least, least - 1));
+        assert_eq!(refused(&of(keys, most + 1)), ("exceptions", most, most + 1));
+        // Any seed.
+        let mut raw = of(keys, 0);
+        raw.partitions[0].probe_limit = 0xffff << 16;
+        assert_accepted(&raw);
+    }
+
+    // As many partitions as there may be, all full: 2^47 slots, more than 2^52 bytes.
+    let raw = perfect(16, 4, 0, vec![full; 1 << 16]);
+    let (end, len) = (raw.encode(), raw.file_len());
+    let footer = Footer::parse(&end, len).unwrap();
+    assert_eq!((footer.keys, footer.slots), (keys << 16, slots << 16));
+    assert!(footer.file_len > 1 << 51);
+    // The longest keys: partitions of 2^47 bytes, and as many of them as 64 bits can count.
+    let longest = |n| {
+        let record_bytes = slots * (65_536 + 64);
+        perfect(65_536, 64, 0, vec![RawPartition { record_bytes, ..full }; n])
+    };
+    assert_accepted(&longest(1 << 10));
+    let raw = RawFooter { max_key_len: 65_537, min_key_len: 65_537, ..longest(1) };
+    assert_eq!(refused(&raw), ("longest key", 65_536, 65_537));
 }
 
 #[test]
@@ -429,9 +694,9 @@ fn the_greatest_file_lengths() {
 
 #[test]
 fn lookups_name_offsets_past_4_gib() {
-    // Four partitions of more than 4 GiB each, in both layouts.
+    // Four partitions of more than 4 GiB each, in both layouts that are probed.
     let keys = 400_000_000;
-    for layout in Layout::ALL {
+    for layout in PROBED {
         let mut partition_of = RawPartition::new(keys, 10, 9);
         let raw = match layout {
             Layout::Inline => {
@@ -513,6 +778,107 @@ fn lookups_name_offsets_past_4_gib() {
 }
 
 #[test]
+fn lookups_of_perfect_tables_name_offsets_past_4_gib() {
+    // Four partitions of more than 4 GiB each, with all seeds and kinds of records.
+    for keys in [400_000_000u64, u64::from(MAX_PARTITION_KEYS)] {
+        for (unit, per_line, seed) in [(0u8, 0u8, 0u64), (0, 3, 1), (1, 0, 0), (4, 0, 0xffff)] {
+            let mut partition_of = RawPartition::perfect(keys, 10, 1);
+            partition_of.probe_limit |= seed << 16;
+            // Just below the limit, or at it.
+            partition_of.slots = if keys > 1 << 30 { 1 << 31 } else { partition_of.slots };
+            let slots = partition_of.slots;
+            let raw = if unit == 0 {
+                partition_of.record_bytes = perfect_bytes(slots + 1, 20, per_line);
+                perfect(16, 4, per_line, vec![partition_of; 4])
+            } else {
+                partition_of.record_bytes = (1 << 39) + 12_340;
+                spans(unit, vec![partition_of; 4])
+            };
+            let raw = RawFooter { filter_bits: 10, ..raw };
+            let (footer, end) = (assert_accepted(&raw), raw.encode());
+            assert_eq!(footer.layout, Layout::Perfect);
+            let begins = raw.offsets();
+            let [filter_len, pilots_len, lines_len, _] = raw.section_lens(&partition_of);
+            let mut seen = [false; 4];
+            for i in 0..32 {
+                let key = uuid(6, i);
+                let hash = footer.hasher.hash(&key);
+                let p = (hash >> 62) as usize;
+                seen[p] = true;
+                // The formulas of FORMAT.md, in 128 bits.
+                let scale = |x: u64, n: u64| ((u128::from(x >> 32) * u128::from(n)) >> 32) as u64;
+                let x = match seed {
+                    0 => hash << 2,
+                    s => hash.wrapping_mul(0xd6e8_feb8_6659_fd93u64.wrapping_mul(2 * s - 1)),
+                };
+                let pilot = i as u8 * 7;
+                let mixed = x ^ u64::from(pilot).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+                let slot = scale(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15), slots);
+                let pilots_at = begins[p] + filter_len;
+                let lines_at = pilots_at + pilots_len;
+                let records_at = lines_at + lines_len;
+
+                let mut staged = Lookup::new(&footer, &end, &key).unwrap();
+                let want = staged.want().unwrap();
+                assert_eq!((want.stage, want.len), (Stage::Filter, 8));
+                assert_eq!(staged.supply(&[0xff; 8]), Ok(None));
+                let want = staged.want().unwrap();
+                let pilot_at = pilots_at + scale(x, partition_of.homes);
+                assert_eq!((want.stage, want.offset, want.len), (Stage::Pilot, pilot_at, 1));
+                assert_eq!(staged.supply(&[pilot]), Ok(None));
+
+                // The slot has another key's record, and then the exception is ours.
+                let mut record = 77u32.to_le_bytes().to_vec();
+                record.extend(key);
+                if unit > 1 {
+                    record.extend([0, 0, 0, 4]);
+                }
+                for (slot, found) in [(slot, false), (slots, true)] {
+                    let record_at = if unit == 0 {
+                        records_at
+                            + match per_line {
+                                0 => slot * 20,
+                                _ => slot / 3 * 64 + slot % 3 * 20,
+                            }
+                    } else {
+                        let want = staged.want().unwrap();
+                        assert_eq!(
+                            (want.stage, want.offset, want.len),
+                            (Stage::OffsetLine, lines_at + slot / 28 * 64, 64)
+                        );
+                        let (base, start) = ((1u64 << 39) / u64::from(unit) - 0xffff, 0xff00);
+                        let mut line = [0xff; 64];
+                        raw::put(&mut line, 0, 5, base);
+                        let at = 5 + 2 * (slot % 28) as usize;
+                        raw::put(&mut line, at, 2, start);
+                        raw::put(
+                            &mut line,
+                            at + 2,
+                            2,
+                            start + record.len() as u64 / u64::from(unit),
+                        );
+                        assert_eq!(staged.supply(&line), Ok(None));
+                        records_at + (base + start) * u64::from(unit)
+                    };
+                    let want = staged.want().unwrap();
+                    assert_eq!(
+                        (want.stage, want.offset, want.len),
+                        (Stage::Record, record_at, record.len())
+                    );
+                    assert!(p == 0 || record_at > 1 << 32);
+                    let mut supplied = record.clone();
+                    supplied[5] ^= u8::from(!found);
+                    let value = staged.supply(&supplied).unwrap();
+                    assert_eq!(value.and_then(Value::doc_id), found.then_some(77));
+                }
+                assert_eq!(staged.want(), None);
+            }
+            assert_eq!(seen, [true; 4]);
+        }
+    }
+}
+
+#[test]
 fn sections_of_small_tables_lie_where_the_specification_says() {
     for layout in Layout::ALL {
         for bits in [0, 2] {
@@ -525,8 +891,7 @@ fn sections_of_small_tables_lie_where_the_specification_says() {
             let mut at = 64;
             for p in 0..1 << bits {
                 let entry = table.partition(p).unwrap();
-                for (i, section) in Section::ALL.into_iter().enumerate() {
-                    let (offset, len) = entry.section(layout, section);
+                for (i, (offset, len)) in table.footer().sections(&entry).into_iter().enumerate() {
                     let expected = raw::sections(&bytes, p as usize)[i].clone();
                     assert_eq!((offset as usize, len as usize), (expected.start, expected.len()));
                     assert_eq!((offset, offset % 64, len % 64), (at, 0, 0));

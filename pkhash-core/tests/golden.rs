@@ -8,8 +8,10 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use common::craft;
 use common::raw::{self, get, put};
 use common::recipes::{self, RECIPES};
+use pkhash_core::build::Options;
 use pkhash_core::{Error, Hasher, Section, Table, control, home, partition};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -95,6 +97,47 @@ fn the_dump_in_the_specification_is_the_golden_file() {
         );
     }
     assert!(bytes == golden, "the dump of FORMAT.md §10 differs from example.pkh");
+}
+
+/// The rows of the specification's tables of fields are those of [`raw`], which was written from it.
+#[test]
+fn the_fields_of_the_specification_are_those_of_the_tests() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../FORMAT.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = |from: &str, to: &str| {
+        let from = text.find(from).unwrap();
+        text[from..from + text[from..].find(to).unwrap()].to_owned()
+    };
+    // The name of each byte.
+    let named = |text: &str| {
+        let mut bytes = BTreeMap::new();
+        for row in text.lines() {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [_, at, width, name, ..] = cells[..] else { continue };
+            let (Ok(at), Ok(width)) = (at.parse::<usize>(), width.parse::<usize>()) else {
+                continue;
+            };
+            bytes.extend((at..at + width).map(|at| (at, name.to_owned())));
+        }
+        bytes
+    };
+    let of = |fields: &[(&str, usize, usize)]| {
+        let bytes = fields
+            .iter()
+            .flat_map(|(name, at, width)| (*at..at + width).map(|at| (at, (*name).to_owned())));
+        bytes.collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(named(&section("First array", "Second array")), of(&raw::HOT_FIELDS));
+    assert_eq!(named(&section("Second array, for", "## 5")), of(&raw::COLD_FIELDS));
+    assert_eq!(named(&section("## 5. Tail", "## 6")), of(&raw::TAIL_FIELDS));
+    // What they are in a perfect table is told beside them.
+    for (name, at, _) in raw::PERFECT_FIELDS {
+        let word = name.split(' ').next_back().unwrap();
+        let row = format!("| {} |", at / 4 * 4);
+        let rows = section("First array", "Second array");
+        let told = rows.lines().any(|line| line.starts_with(&row) && line.contains(word));
+        assert!(told, "{name}: not in the directory of FORMAT.md §4");
+    }
 }
 
 /// Where the fault is found.
@@ -213,7 +256,11 @@ fn footer_checksum(bytes: &[u8]) -> Error {
 
 /// The error of a section of partition 0.
 fn section_checksum(bytes: &[u8], section: Section) -> Error {
-    let i = Section::ALL.iter().position(|s| *s == section).unwrap();
+    let sections = match raw::layout(bytes) {
+        raw::PERFECT => [Section::Filter, Section::Pilots, Section::OffsetLines, Section::Records],
+        _ => [Section::Filter, Section::Control, Section::SlotWords, Section::Records],
+    };
+    let i = sections.iter().position(|s| *s == section).unwrap();
     let range = raw::sections(bytes, 0)[i].clone();
     let found = if range.is_empty() { 0 } else { xxh3_64(&bytes[range.clone()]) };
     Error::SectionChecksum {
@@ -284,7 +331,161 @@ fn example_record(bytes: &[u8], i: usize) -> usize {
     raw::sections(bytes, 0)[3].start + [0, 5, 20][i]
 }
 
+/// The hash of the table.
+fn hasher(bytes: &[u8]) -> Hasher {
+    Hasher::new(get(bytes, raw::tail(bytes) + 24, 8))
+}
+
+/// The key of a slot, or exception, of partition `p` of a perfect table; `None` if it has no bytes.
+fn perfect_key(bytes: &[u8], p: usize, slot: u64) -> Option<Vec<u8>> {
+    let (record, tail) = (&bytes[raw::perfect_record(bytes, p, slot)], raw::tail(bytes));
+    let unit = bytes[tail + 20];
+    let padding = match record.last() {
+        Some(last) if unit > 1 => usize::from(*last),
+        None if unit > 0 => return None,
+        _ => 0,
+    };
+    Some(record[bytes[tail + 8].into()..record.len() - padding].to_vec())
+}
+
+/// The slot of a key in partition `p`, by its hash and its pilot.
+fn own_slot(bytes: &[u8], p: usize, key: &[u8]) -> u64 {
+    raw::perfect_place(bytes, p, hasher(bytes).hash(key)).1
+}
+
+/// The first partition with keys.
+fn first_partition(bytes: &[u8]) -> usize {
+    (0..).find(|p| get(bytes, raw::hot(bytes, *p) + 8, 4) > 0).unwrap()
+}
+
+fn slots(bytes: &[u8], p: usize) -> u64 {
+    get(bytes, raw::hot(bytes, p) + 16, 4)
+}
+
+/// The slots of the first partition with keys that hold their own key, in order; then the others.
+fn own_and_others(bytes: &[u8]) -> (Vec<u64>, Vec<u64>) {
+    let p = first_partition(bytes);
+    (0..slots(bytes, p)).partition(|slot| {
+        perfect_key(bytes, p, *slot).is_some_and(|key| own_slot(bytes, p, &key) == *slot)
+    })
+}
+
+/// The record of the `i`-th slot of partition 0 that holds its own key.
+fn own_record(bytes: &[u8], i: usize) -> std::ops::Range<usize> {
+    raw::perfect_record(bytes, 0, own_and_others(bytes).0[i])
+}
+
+/// The record of the `i`-th exception of partition 0.
+fn exception(bytes: &[u8], i: u64) -> std::ops::Range<usize> {
+    raw::perfect_record(bytes, 0, slots(bytes, 0) + i)
+}
+
+/// Exchanges two pieces of one length.
+fn swap(bytes: &mut [u8], a: std::ops::Range<usize>, b: std::ops::Range<usize>) {
+    assert_eq!(a.len(), b.len());
+    a.zip(b).for_each(|(a, b)| bytes.swap(a, b));
+}
+
+/// Two slots of partition 0 that hold their own keys, in records of one length.
+fn two_records_alike(bytes: &[u8]) -> [std::ops::Range<usize>; 2] {
+    let record = |slot: &u64| raw::perfect_record(bytes, 0, *slot);
+    let own = own_and_others(bytes).0;
+    let alike =
+        |a: &u64| own.iter().filter(|b| *b > a).find(|b| record(b).len() == record(a).len());
+    let (a, b) = own.iter().find_map(|a| Some((a, alike(a)?))).expect("two of one length");
+    [record(a), record(b)]
+}
+
+/// The first slot of a perfect table that holds neither its own key nor the copy that an empty slot
+/// holds; or else those before the first key, which hold one copy, but not of that.
+fn foreign_slot(bytes: &[u8]) -> Error {
+    let p = first_partition(bytes);
+    let (mut first, mut before, mut leading) = (None, None, None);
+    for slot in 0..slots(bytes, p) {
+        let Some(key) = perfect_key(bytes, p, slot) else { continue };
+        let (own, at) = (own_slot(bytes, p, &key), raw::perfect_record(bytes, p, slot));
+        let record = Some(&bytes[at.clone()]);
+        if own == slot {
+            first = first.or(record);
+            before = record;
+            continue;
+        }
+        if before.is_none() {
+            leading = leading.or(record);
+        }
+        if bytes[raw::tail(bytes) + 20] > 0 || before.or(leading) != record {
+            return corrupt("slot of a key", at.start, own, slot);
+        }
+    }
+    assert!(leading.is_some() && leading != first, "every slot holds what it should");
+    corrupt("empty slot", get(bytes, raw::hot(bytes, p), 8) as usize, 0, 1)
+}
+
+/// The empty slots of `HALF_FULL`: those before its first key, and those behind.
+fn empty_slots(bytes: &[u8]) -> (Vec<u64>, Vec<u64>) {
+    let (own, others) = own_and_others(bytes);
+    assert!(others[0] == 0 && *others.last().unwrap() + 1 == slots(bytes, 0), "empty at both ends");
+    others.into_iter().partition(|slot| *slot < own[0])
+}
+
+/// The error of a record that cannot be parsed.
+fn bad_record(bytes: &[u8], what: &'static str, record: std::ops::Range<usize>) -> Error {
+    let left = raw::directory(bytes) - record.start;
+    corrupt(what, record.start, record.len() as u64, left as u64)
+}
+
+/// The record of the key of this length.
+fn record_of_len(bytes: &[u8], len: usize) -> std::ops::Range<usize> {
+    let slot = own_and_others(bytes)
+        .0
+        .into_iter()
+        .find(|slot| perfect_key(bytes, 0, *slot).unwrap().len() == len);
+    raw::perfect_record(bytes, 0, slot.expect("a key of this length"))
+}
+
+/// Moves the start of the first record to one unit behind its end.
+fn let_a_line_fall(bytes: &mut [u8]) {
+    let line = raw::sections(bytes, 0)[2].start;
+    let next = get(bytes, line + 7, 2);
+    put(bytes, line + 5, 2, next + 1);
+}
+
+/// Makes the record of the first key with one as short as this.
+fn cut_record(bytes: &mut [u8], len: u64) {
+    let (p, slot) = (first_partition(bytes), own_and_others(bytes).0[0]);
+    let at = raw::sections(bytes, p)[2].start + 5 + 2 * slot as usize;
+    let start = get(bytes, at, 2);
+    put(bytes, at + 2, 2, start + len);
+}
+
+/// The records of the first offset line behind all others, and the lines as they then must be.
+fn move_first_line(bytes: &mut [u8]) {
+    let [_, _, lines, records] = raw::sections(bytes, 0);
+    let total = get(bytes, raw::cold(bytes, 0), 8);
+    let first = get(bytes, lines.start + 61, 2);
+    bytes[records][..total as usize].rotate_left(first as usize);
+    put(bytes, lines.start, 5, total - first);
+    for line in lines.step_by(64).skip(1) {
+        let base = get(bytes, line, 5);
+        put(bytes, line, 5, base - first);
+    }
+}
+
 const FILTERED: &str = "inline-doc-id";
+/// 60 keys of 16 bytes in 61 slots, three records of 20 bytes in a line.
+const ALIGNED: &str = "perfect-doc-id";
+/// The same back to back.
+const PACKED: &str = "perfect-packed";
+/// Half of the slots are empty, the first one and the last one among them.
+const HALF_FULL: &str = "perfect-half-full";
+/// 14 keys that are placed, 3 that are not.
+const EXCEPTIONS: &str = "perfect-exceptions";
+/// Keys of 0 … 128 bytes in 25 slots, in units of 1.
+const MIXED: &str = "perfect-mixed";
+/// In units of 2.
+const PADDED: &str = "perfect-mixed-set";
+/// 71 slots and three offset lines.
+const LINES: &str = "perfect-mixed-filter";
 
 /// Every invalid golden file, in the order of FORMAT.md §6.
 const FAULTS: &[Fault] = &[
@@ -376,7 +577,16 @@ const FAULTS: &[Fault] = &[
         Nothing,
         Open,
         |b| set(b, 6, 11),
-        |b| bad(b, "partition bits", 6, 10),
+        // Perfect tables may have so many, but not in so few bytes.
+        |b| Error::TooShort { found: b.len() as u64, expected: 64 + 2048 * 72 + 128 },
+    ),
+    fault(
+        "partition-bits-past-16",
+        "example",
+        Nothing,
+        Open,
+        |b| set(b, 6, 17),
+        |b| bad(b, "partition bits", 6, 16),
     ),
     fault(
         "file-length",
@@ -414,8 +624,17 @@ const FAULTS: &[Fault] = &[
     fault("tail-flipped", "example", Nothing, Open, |b| set(b, 64, 3), footer_checksum),
     fault("directory-flipped", "example", Nothing, Open, |b| set_hot(b, 20, 3), footer_checksum),
     // The tail behind its checksum.
-    fault("unknown-layout", "example", Footer, Open, |b| set(b, 4, 3), |b| bad(b, "layout", 4, 2)),
-    fault("layout-zero", "example", Footer, Open, |b| set(b, 4, 0), |b| bad(b, "layout", 4, 2)),
+    fault(
+        "unknown-layout",
+        "example",
+        Footer,
+        Open,
+        |b| set(b, 4, 3),
+        // Now known: perfect, whose keys have one length if there is no unit.
+        |b| bad(b, "shortest key", 12, 10),
+    ),
+    fault("layout-4", "example", Footer, Open, |b| set(b, 4, 4), |b| bad(b, "layout", 4, 3)),
+    fault("layout-zero", "example", Footer, Open, |b| set(b, 4, 0), |b| bad(b, "layout", 4, 3)),
     fault("unknown-hash", "example", Footer, Open, |b| set(b, 5, 2), |b| bad(b, "hash", 5, 1)),
     fault(
         "hash-check",
@@ -495,15 +714,24 @@ const FAULTS: &[Fault] = &[
         Footer,
         Open,
         |b| set(b, 11, 1),
-        |b| bad(b, "tail reserved", 11, 0),
+        // Not reserved in a perfect table.
+        |b| bad(b, "records in a line", 11, 0),
     ),
     fault(
         "tail-reserved-20",
         "example",
         Footer,
         Open,
-        |b| set(b, 20, 1 << 31),
-        |b| bad(b, "tail reserved", 20, 0),
+        |b| set(b, 21, 1 << 23),
+        |b| bad(b, "tail reserved", 21, 0),
+    ),
+    fault(
+        "tail-reserved-21",
+        "perfect-mixed",
+        Footer,
+        Open,
+        |b| set(b, 21, 1),
+        |b| bad(b, "tail reserved", 21, 0),
     ),
     fault(
         "tail-reserved-88",
@@ -511,7 +739,8 @@ const FAULTS: &[Fault] = &[
         Footer,
         Open,
         |b| set(b, 88, 1),
-        |b| bad(b, "tail reserved", 88, 0),
+        // Not reserved in a perfect table.
+        |b| bad(b, "exceptions", 88, 0),
     ),
     fault(
         "tail-reserved-96",
@@ -554,6 +783,14 @@ const FAULTS: &[Fault] = &[
         |b| bad(b, "longest key", 16, 0),
     ),
     fault(
+        "empty-keys",
+        "inline-empty-key",
+        Footer,
+        Open,
+        |b| set(b, 40, 2),
+        |b| bad(b, "keys", 40, 1),
+    ),
+    fault(
         "shortest-key-inline",
         FILTERED,
         Footer,
@@ -568,6 +805,134 @@ const FAULTS: &[Fault] = &[
         Open,
         |b| set(b, 12, 11),
         |b| bad(b, "shortest key", 12, 10),
+    ),
+    fault(
+        "longest-key-perfect",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set(b, 16, 65_537),
+        |b| bad(b, "longest key", 16, 65_536),
+    ),
+    fault(
+        "longest-key-perfect-mixed",
+        MIXED,
+        Footer,
+        Open,
+        |b| set(b, 16, 1 << 31),
+        |b| bad(b, "longest key", 16, (1 << 31) - 1),
+    ),
+    fault(
+        "longest-key-of-no-keys-perfect",
+        "perfect-no-keys",
+        Footer,
+        Open,
+        |b| set(b, 16, 1),
+        |b| bad(b, "longest key", 16, 0),
+    ),
+    fault(
+        "shortest-key-perfect",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set(b, 12, 15),
+        |b| bad(b, "shortest key", 12, 16),
+    ),
+    fault(
+        "shortest-key-perfect-mixed",
+        MIXED,
+        Footer,
+        Open,
+        |b| set(b, 12, 129),
+        |b| bad(b, "shortest key", 12, 128),
+    ),
+    fault(
+        "records-in-a-line-too-few",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set(b, 11, 2),
+        |b| bad(b, "records in a line", 11, 3),
+    ),
+    fault(
+        "records-in-a-line-too-long",
+        "perfect-long",
+        Footer,
+        Open,
+        |b| set(b, 11, 1),
+        |b| bad(b, "records in a line", 11, 0),
+    ),
+    fault(
+        "records-in-a-line-of-no-bytes",
+        "perfect-set-of-the-empty-key",
+        Footer,
+        Open,
+        |b| set(b, 11, 1),
+        |b| bad(b, "records in a line", 11, 0),
+    ),
+    fault(
+        "records-in-a-line-with-a-unit",
+        MIXED,
+        Footer,
+        Open,
+        |b| set(b, 11, 1),
+        |b| bad(b, "records in a line", 11, 0),
+    ),
+    fault(
+        "offset-unit-3",
+        MIXED,
+        Footer,
+        Open,
+        |b| set(b, 20, 3),
+        |b| bad(b, "offset unit", 20, 0),
+    ),
+    fault(
+        "offset-unit-32",
+        MIXED,
+        Footer,
+        Open,
+        |b| set(b, 20, 32),
+        |b| bad(b, "offset unit", 20, 0),
+    ),
+    fault(
+        "offset-unit-too-small",
+        "perfect-unit-4",
+        Footer,
+        Open,
+        |b| set(b, 20, 2),
+        |b| bad(b, "offset unit", 20, 4),
+    ),
+    fault(
+        "offset-unit-of-an-empty-record",
+        PADDED,
+        Footer,
+        Open,
+        |b| set(b, 20, 1),
+        |b| bad(b, "offset unit", 20, 2),
+    ),
+    fault(
+        "offset-unit-of-a-longer-key",
+        MIXED,
+        Footer,
+        Open,
+        |b| set(b, 16, 37_439 - 4 + 1),
+        |b| bad(b, "offset unit", 20, 0),
+    ),
+    fault(
+        "offset-unit-term-order",
+        "example",
+        Footer,
+        Open,
+        |b| set(b, 20, 1),
+        |b| bad(b, "offset unit", 20, 0),
+    ),
+    fault(
+        "offset-unit-inline",
+        FILTERED,
+        Footer,
+        Open,
+        |b| set(b, 20, 1),
+        |b| bad(b, "offset unit", 20, 0),
     ),
     fault(
         "key-bytes-too-many",
@@ -678,6 +1043,86 @@ const FAULTS: &[Fault] = &[
         |b| bad_hot(b, "probe limit", 20, 3),
     ),
     fault(
+        "partition-buckets-too-many",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_hot(b, 12, 61),
+        |b| bad_hot(b, "partition buckets", 12, 60),
+    ),
+    fault(
+        "partition-buckets-none",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_hot(b, 12, 0),
+        |b| bad_hot(b, "partition buckets", 12, 1),
+    ),
+    fault(
+        "partition-buckets-without-keys",
+        "perfect-no-keys",
+        Footer,
+        Open,
+        |b| set_hot(b, 12, 1),
+        |b| bad_hot(b, "partition buckets", 12, 0),
+    ),
+    fault(
+        "exceptions-too-many",
+        "perfect-200-keys",
+        Footer,
+        Open,
+        |b| set_hot(b, 20, 65),
+        |b| bad_hot(b, "exceptions", 20, 64),
+    ),
+    fault(
+        "exceptions-of-all-keys",
+        "perfect-1-key",
+        Footer,
+        Open,
+        |b| set_hot(b, 20, 1),
+        |b| bad_hot(b, "exceptions", 20, 0),
+    ),
+    fault(
+        "exceptions-without-keys",
+        "perfect-no-keys",
+        Footer,
+        Open,
+        |b| set_hot(b, 20, 1),
+        |b| bad_hot(b, "exceptions", 20, 0),
+    ),
+    fault(
+        "partition-slots-half-empty",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_hot(b, 16, 121),
+        |b| bad_hot(b, "partition slots", 16, 120),
+    ),
+    fault(
+        "partition-slots-fewer-than-keys",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_hot(b, 16, 59),
+        |b| bad_hot(b, "partition slots", 16, 60),
+    ),
+    fault(
+        "partition-slots-fewer-than-placed",
+        EXCEPTIONS,
+        Footer,
+        Open,
+        |b| set_hot(b, 16, 13),
+        |b| bad_hot(b, "partition slots", 16, 14),
+    ),
+    fault(
+        "filter-words-without-filter",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_hot(b, 24, 1),
+        |b| bad_hot(b, "filter words", 24, 0),
+    ),
+    fault(
         "filter-words",
         "example",
         Footer,
@@ -708,6 +1153,56 @@ const FAULTS: &[Fault] = &[
         Open,
         |b| set_cold(b, 0, (1 << 40) - 1),
         |b| bad_record_bytes(b, (1 << 40) - 2),
+    ),
+    fault(
+        "record-line",
+        MIXED,
+        Footer,
+        Open,
+        |b| set_hot(b, 28, 0),
+        // A line of pilots, and one of offsets.
+        |b| bad_hot(b, "record line", 28, 2),
+    ),
+    fault(
+        "record-line-of-no-keys",
+        "perfect-no-keys",
+        Footer,
+        Open,
+        |b| set_hot(b, 28, 1),
+        |b| bad_hot(b, "record line", 28, 0),
+    ),
+    fault(
+        "record-bytes-of-lines",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_cold(b, 0, 61 * 20),
+        |b| bad_record_bytes(b, 61_u64.div_ceil(3) * 64),
+    ),
+    fault(
+        "record-bytes-packed",
+        PACKED,
+        Footer,
+        Open,
+        |b| set_cold(b, 0, 61_u64.div_ceil(3) * 64),
+        |b| bad_record_bytes(b, 61 * 20),
+    ),
+    fault(
+        "record-bytes-of-one-exception-more",
+        EXCEPTIONS,
+        Footer,
+        Open,
+        |b| set_hot(b, 20, 4),
+        // 15 slots, and 4 exceptions.
+        |b| bad_record_bytes(b, 19_u64.div_ceil(3) * 64),
+    ),
+    fault(
+        "record-bytes-past-offset-lines",
+        "perfect-unit-4",
+        Footer,
+        Open,
+        |b| set_cold(b, 0, 4 * ((1 << 40) - 2) + 1),
+        |b| bad_record_bytes(b, 4 * ((1 << 40) - 2)),
     ),
     fault(
         "partition-past-directory",
@@ -745,6 +1240,14 @@ const FAULTS: &[Fault] = &[
         Open,
         |b| set(b, 48, 5),
         |b| bad(b, "slots", 48, 4),
+    ),
+    fault(
+        "exceptions-of-the-tail",
+        EXCEPTIONS,
+        Footer,
+        Open,
+        |b| set(b, 88, 2),
+        |b| bad(b, "exceptions", 88, 3),
     ),
     // The sections' checksums.
     fault(
@@ -1161,6 +1664,494 @@ const FAULTS: &[Fault] = &[
         },
         |b| corrupt("term order of records", example_record(b, 0) + 15, 1, 0),
     ),
+    // A perfect table's checksums.
+    fault(
+        "pilot-flipped",
+        ALIGNED,
+        Nothing,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[1].start;
+            b[at] ^= 1;
+        },
+        |b| section_checksum(b, Section::Pilots),
+    ),
+    fault(
+        "offset-line-flipped",
+        MIXED,
+        Nothing,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[2].start;
+            b[at + 63] ^= 1;
+        },
+        |b| section_checksum(b, Section::OffsetLines),
+    ),
+    fault(
+        "record-of-a-slot-flipped",
+        ALIGNED,
+        Nothing,
+        Verify,
+        |b| {
+            let at = own_record(b, 7).start;
+            b[at] ^= 1;
+        },
+        |b| section_checksum(b, Section::Records),
+    ),
+    fault(
+        "checksum-of-no-offset-lines",
+        ALIGNED,
+        Footer,
+        Verify,
+        |b| set_cold(b, 24, 1),
+        |b| section_checksum(b, Section::OffsetLines),
+    ),
+    // A perfect table's slots, with good checksums.
+    fault(
+        "pilot-of-other-keys",
+        ALIGNED,
+        Everything,
+        Verify,
+        |b| {
+            let key = perfect_key(b, 0, own_and_others(b).0[50]).unwrap();
+            let (bucket, _) = raw::perfect_place(b, 0, hasher(b).hash(&key));
+            let at = raw::sections(b, 0)[1].start + bucket as usize;
+            b[at] ^= 0x55;
+        },
+        foreign_slot,
+    ),
+    fault(
+        "partition-seed",
+        "perfect-partition-seed",
+        Footer,
+        Verify,
+        |b| {
+            let at = raw::hot(b, 0) + 22;
+            let seed = get(b, at, 2);
+            assert!(seed > 0, "with seed 0 they meet");
+            put(b, at, 2, seed + 1);
+        },
+        foreign_slot,
+    ),
+    fault("one-bucket-more", PACKED, Footer, Verify, |b| set_hot(b, 12, 21), foreign_slot),
+    fault(
+        "key-in-a-foreign-slot",
+        ALIGNED,
+        Everything,
+        Verify,
+        |b| {
+            let (from, to) = (own_record(b, 3), own_record(b, 30));
+            swap(b, from, to);
+        },
+        foreign_slot,
+    ),
+    fault(
+        "key-in-a-foreign-span",
+        LINES,
+        Everything,
+        Verify,
+        |b| {
+            let [from, to] = two_records_alike(b);
+            swap(b, from, to);
+        },
+        foreign_slot,
+    ),
+    fault(
+        "copy-of-another-key",
+        HALF_FULL,
+        Everything,
+        Verify,
+        |b| {
+            let to = raw::perfect_record(b, 0, empty_slots(b).1[5]).start;
+            // The last key is not the one before.
+            let from = own_record(b, own_and_others(b).0.len() - 1);
+            b.copy_within(from, to);
+        },
+        foreign_slot,
+    ),
+    fault(
+        "copy-with-another-value",
+        HALF_FULL,
+        Everything,
+        Verify,
+        |b| {
+            let at = raw::perfect_record(b, 0, empty_slots(b).1[5]).start;
+            b[at] ^= 1;
+        },
+        foreign_slot,
+    ),
+    fault(
+        "copy-of-zeros",
+        HALF_FULL,
+        Everything,
+        Verify,
+        |b| {
+            let record = raw::perfect_record(b, 0, *empty_slots(b).1.last().unwrap());
+            b[record].fill(0);
+        },
+        foreign_slot,
+    ),
+    fault(
+        "copies-before-the-first-key",
+        HALF_FULL,
+        Everything,
+        Verify,
+        |b| {
+            for slot in empty_slots(b).0 {
+                let (from, to) = (own_record(b, 1), raw::perfect_record(b, 0, slot).start);
+                b.copy_within(from, to);
+            }
+        },
+        |_| corrupt("empty slot", 64, 0, 1),
+    ),
+    fault(
+        "exceptions-out-of-order",
+        EXCEPTIONS,
+        Everything,
+        Verify,
+        |b| {
+            let (last, before) = (exception(b, 2), exception(b, 1));
+            swap(b, last, before);
+        },
+        |b| corrupt("order of exceptions", exception(b, 2).start, 1, 0),
+    ),
+    fault(
+        "exception-twice",
+        EXCEPTIONS,
+        Everything,
+        Verify,
+        |b| {
+            let (from, to) = (exception(b, 0), exception(b, 1).start);
+            b.copy_within(from, to);
+        },
+        |b| corrupt("order of exceptions", exception(b, 1).start, 1, 0),
+    ),
+    fault(
+        "exception-that-is-placed",
+        EXCEPTIONS,
+        Everything,
+        Verify,
+        |b| {
+            let (from, to) = (own_record(b, 4), exception(b, 0).start);
+            b.copy_within(from, to);
+        },
+        |b| {
+            let own = own_and_others(b).0[4];
+            corrupt("key of an exception", exception(b, 0).start, own, slots(b, 0))
+        },
+    ),
+    fault(
+        "exception-of-another-hash",
+        EXCEPTIONS,
+        Everything,
+        Verify,
+        |b| {
+            let last = exception(b, 1).end - 1;
+            b[last] ^= 1;
+        },
+        |b| {
+            let own = own_slot(b, 0, &perfect_key(b, 0, slots(b, 0) + 1).unwrap());
+            corrupt("key of an exception", exception(b, 1).start, own, slots(b, 0) + 1)
+        },
+    ),
+    fault(
+        "exception-before-its-key",
+        "perfect-mixed-exceptions",
+        Everything,
+        Verify,
+        |b| {
+            // The keys of one hash and 16 bytes.
+            let slots = slots(b, 0);
+            let (slot, placed) = (slots..)
+                .map(|slot| (slot, own_slot(b, 0, &perfect_key(b, 0, slot).unwrap())))
+                .find(|(_, own)| perfect_key(b, 0, *own).unwrap().len() == 16)
+                .unwrap();
+            let [from, to] = [slot, placed].map(|slot| raw::perfect_record(b, 0, slot));
+            swap(b, from, to);
+        },
+        |b| {
+            let slots = slots(b, 0);
+            let placed = |slot| own_slot(b, 0, &perfect_key(b, 0, slot).unwrap());
+            let slot = (slots..)
+                .find(|slot| perfect_key(b, 0, *slot) < perfect_key(b, 0, placed(*slot)))
+                .unwrap();
+            let at = raw::perfect_record(b, 0, slot).start;
+            corrupt("key of an exception", at, placed(slot), slot)
+        },
+    ),
+    fault(
+        "key-of-another-partition-perfect",
+        "perfect-empty-partitions",
+        Everything,
+        Verify,
+        |b| {
+            // All bits of its hash are the same but one of the partition: so is the slot.
+            let p = first_partition(b);
+            let key = perfect_key(b, p, own_and_others(b).0[0]).unwrap();
+            let other = craft::key_of_hash(hasher(b).hash(&key) ^ 1 << 63);
+            let records = raw::sections(b, p)[3].clone();
+            for at in records.start..records.end - 8 {
+                if b[at..at + 8] == key {
+                    b[at..at + 8].copy_from_slice(&other);
+                }
+            }
+        },
+        |b| {
+            let p = first_partition(b);
+            let at = raw::perfect_record(b, p, own_and_others(b).0[0]).start;
+            corrupt("partition of a key", at, p as u64, p as u64 ^ 4)
+        },
+    ),
+    fault(
+        "filter-lacks-a-key-perfect",
+        LINES,
+        Everything,
+        Verify,
+        |b| {
+            let filter = raw::sections(b, 0)[0].clone();
+            b[filter].fill(0);
+        },
+        |b| corrupt("key that the filter does not admit", own_record(b, 0).start, 1, 0),
+    ),
+    fault(
+        "record-past-the-records",
+        MIXED,
+        Everything,
+        Verify,
+        |b| {
+            // The end of slot 24, the last one.
+            let at = raw::sections(b, 0)[2].start + 5 + 2 * 25;
+            let end = get(b, at, 2);
+            put(b, at, 2, end + 1);
+        },
+        |b| {
+            let (line, bytes) = (raw::sections(b, 0)[2].start, get(b, raw::cold(b, 0), 8));
+            corrupt("end of a record by its offset line", line, bytes, bytes + 1)
+        },
+    ),
+    fault(
+        "offset-line-that-falls",
+        MIXED,
+        Everything,
+        Verify,
+        |b| let_a_line_fall(b),
+        |b| {
+            let line = raw::sections(b, 0)[2].start;
+            let bytes = get(b, raw::cold(b, 0), 8);
+            corrupt("end of a record by its offset line", line, bytes, get(b, line + 7, 2))
+        },
+    ),
+    fault(
+        "record-shorter-than-its-value",
+        "perfect-mixed-8-partitions",
+        Everything,
+        Verify,
+        |b| cut_record(b, 11),
+        |b| {
+            // Cut, it holds no key any more: found by its length.
+            let p = first_partition(b);
+            let record = (0..slots(b, p))
+                .map(|slot| raw::perfect_record(b, p, slot))
+                .find(|record| record.len() == 11);
+            bad_record(b, "record shorter than its value", record.unwrap())
+        },
+    ),
+    fault(
+        "padding-of-no-bytes",
+        PADDED,
+        Everything,
+        Verify,
+        |b| {
+            let last = own_record(b, 0).end - 1;
+            b[last] = 0;
+        },
+        |b| {
+            let first = (0..slots(b, 0)).map(|slot| raw::perfect_record(b, 0, slot));
+            bad_record(b, "padding of a record", first.into_iter().find(|r| !r.is_empty()).unwrap())
+        },
+    ),
+    fault(
+        "padding-past-the-unit",
+        PADDED,
+        Everything,
+        Verify,
+        |b| {
+            let last = record_of_len(b, 31).end - 1;
+            b[last] = 3;
+        },
+        |b| {
+            // Its key has 29 bytes now.
+            let record = (0..slots(b, 0)).map(|slot| raw::perfect_record(b, 0, slot));
+            let found = record.into_iter().find(|r| !r.is_empty() && b[r.end - 1] == 3);
+            bad_record(b, "padding of a record", found.unwrap())
+        },
+    ),
+    fault(
+        "padding-longer-than-the-key",
+        "perfect-unit-4",
+        Everything,
+        Verify,
+        |b| {
+            // The empty key: a value of 2 bytes, and 2 of padding.
+            let last = record_of_len(b, 0).end - 1;
+            b[last] = 3;
+        },
+        |b| {
+            let record = (0..slots(b, 0)).map(|slot| raw::perfect_record(b, 0, slot));
+            let found = record.into_iter().find(|r| r.len() == 4 && b[r.end - 1] == 3);
+            bad_record(b, "padding of a record", found.unwrap())
+        },
+    ),
+    fault(
+        "padding-of-a-record-not-zero",
+        "perfect-unit-4",
+        Everything,
+        Verify,
+        |b| {
+            // A value of 2 bytes, a key of 30, and 4 of padding.
+            let end = record_of_len(b, 30).end;
+            b[end - 4] = 1;
+        },
+        |b| bad_record(b, "padding of a record", record_of_len(b, 30)),
+    ),
+    fault(
+        "offset-lines-out-of-order",
+        LINES,
+        Everything,
+        Verify,
+        |b| move_first_line(b),
+        |b| {
+            let line = raw::sections(b, 0)[2].start;
+            corrupt("start of a record by its offset line", line, 0, get(b, line, 5))
+        },
+    ),
+    fault(
+        "slots-past-the-last",
+        MIXED,
+        Everything,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[2].start + 61;
+            let end = get(b, at, 2);
+            put(b, at, 2, end + 1);
+        },
+        |b| {
+            let (line, bytes) = (raw::sections(b, 0)[2].start, get(b, raw::cold(b, 0), 8));
+            corrupt("slots of an offset line", line, bytes, bytes + 1)
+        },
+    ),
+    fault(
+        "last-byte-of-an-offset-line",
+        LINES,
+        Everything,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[2].start + 127;
+            b[at] = 1;
+        },
+        |b| corrupt("padding", raw::sections(b, 0)[2].start + 127, 0, 1),
+    ),
+    fault(
+        "padding-of-a-line",
+        ALIGNED,
+        Everything,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[3].start + 5 * 64 + 60;
+            b[at] = 1;
+        },
+        |b| corrupt("padding", raw::sections(b, 0)[3].start + 5 * 64 + 60, 0, 1),
+    ),
+    fault(
+        "places-behind-the-last-record",
+        ALIGNED,
+        Everything,
+        Verify,
+        |b| {
+            // The last line holds slot 60 alone.
+            let at = raw::sections(b, 0)[3].end - 44;
+            b[at] = 7;
+        },
+        |b| corrupt("padding", raw::sections(b, 0)[3].end - 44, 0, 7),
+    ),
+    fault(
+        "pilot-padding-not-zero",
+        ALIGNED,
+        Everything,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[1].start + 20;
+            b[at] = 7;
+        },
+        |b| corrupt("padding", raw::sections(b, 0)[1].start + 20, 0, 7),
+    ),
+    fault(
+        "record-padding-not-zero",
+        MIXED,
+        Everything,
+        Verify,
+        |b| {
+            let at = raw::sections(b, 0)[3].start + get(b, raw::cold(b, 0), 8) as usize;
+            b[at] = 7;
+        },
+        |b| {
+            let at = raw::sections(b, 0)[3].start + get(b, raw::cold(b, 0), 8) as usize;
+            corrupt("padding", at, 0, 7)
+        },
+    ),
+    fault(
+        "filter-padding-not-zero",
+        "perfect-filter",
+        Everything,
+        Verify,
+        |b| {
+            let last = raw::sections(b, 0)[0].end - 1;
+            b[last] = 7;
+        },
+        |b| corrupt("padding", raw::sections(b, 0)[0].end - 1, 0, 7),
+    ),
+    fault(
+        "one-key-more",
+        PACKED,
+        Footer,
+        Verify,
+        |b| {
+            set_hot(b, 8, 61);
+            set(b, 40, 61);
+            set(b, 56, 61 * 16);
+        },
+        |_| corrupt("keys of a partition", 64, 60, 61),
+    ),
+    fault(
+        "record-bytes-one-too-many",
+        MIXED,
+        Footer,
+        Verify,
+        |b| {
+            let bytes = get(b, raw::cold(b, 0), 8);
+            set_cold(b, 0, bytes + 1);
+        },
+        |b| {
+            let bytes = get(b, raw::cold(b, 0), 8);
+            corrupt("record bytes of a partition", 64, bytes - 1, bytes)
+        },
+    ),
+    fault(
+        "longest-key-of-the-tail-perfect",
+        MIXED,
+        Footer,
+        Verify,
+        |b| set(b, 16, 129),
+        |b| corrupt("longest key of the tail", b.len(), 128, 129),
+    ),
+    fault(
+        "largest-value-of-the-tail-perfect",
+        "perfect-200-keys",
+        Footer,
+        Verify,
+        |b| set(b, 64, 250),
+        |b| corrupt("largest value of the tail", b.len(), 199, 250),
+    ),
     fault(
         "key-bytes-of-the-tail",
         "example",
@@ -1275,6 +2266,47 @@ fn invalid_files_are_refused_for_their_fault() {
         }
     }
     assert!(others.is_empty(), "name, where found, error found and expected: {others:#?}");
+}
+
+/// A file of so many partitions is too large to keep.
+#[test]
+fn partition_bits_belong_to_the_layout() {
+    let recipe = recipes::find("perfect-no-keys");
+    for bits in [10, 11, 16] {
+        let options = Options { partition_bits: Some(bits), ..recipe.options() };
+        let mut bytes = common::build(&options, &[]);
+        let table = Table::open(&bytes).unwrap();
+        assert_eq!(table.verify(), Ok(()));
+        assert_eq!(table.footer().partition_bits, bits);
+        for layout in [raw::INLINE, raw::TERM_ORDER] {
+            set(&mut bytes, 4, layout.into());
+            raw::repair_footer(&mut bytes);
+            let expected = match bits {
+                // Control bytes are never absent: 64 of them past the end.
+                10 => Error::BadField {
+                    field: "partition end",
+                    offset: raw::directory(&bytes) as u64,
+                    expected: 64,
+                    found: 128,
+                },
+                _ => bad(&bytes, "partition bits", 6, 10),
+            };
+            assert_eq!(Table::open(&bytes).map(|_| ()), Err(expected), "{layout}, {bits}");
+        }
+    }
+}
+
+#[test]
+fn exceptions_without_a_record_are_found() {
+    // One exception more than there are keys for: its slot is empty. (Where keys have one length there
+    // is no empty slot, and this cannot be.)
+    let mut bytes = recipes::find(LINES).golden();
+    set_hot(&mut bytes, 20, 1);
+    raw::repair_perfect(&mut bytes);
+    raw::repair_footer(&mut bytes);
+    let table = Table::open(&bytes).unwrap();
+    assert_eq!(table.iter().filter(Result::is_ok).count(), 70);
+    assert!(table.verify().is_err(), "an exception that is no key");
 }
 
 #[test]

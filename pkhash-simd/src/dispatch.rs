@@ -1,6 +1,7 @@
 //! [`Kernel`]: which kernel, chosen once per call.
 
-use pkhash_core::{FixedKeys, Result, Scalar, Table, Value};
+use pkhash_core::build::{Entry, Plan, Written};
+use pkhash_core::{FixedKeys, Layout, Result, Scalar, Table, Value};
 
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::Neon;
@@ -194,6 +195,16 @@ impl Kernel {
         hash: u64,
         key: &[u8],
     ) -> Result<Option<Value<'a>>> {
+        if table.footer().layout == Layout::Perfect {
+            // There are no control bytes to compare.
+            return table.get_hashed_with(Scalar, hash, key);
+        }
+        self.get_probed(table, hash, key)
+    }
+
+    /// A single key of a table that is probed.
+    #[inline]
+    fn get_probed<'a>(self, table: &Table<'a>, hash: u64, key: &[u8]) -> Result<Option<Value<'a>>> {
         with_kernel!(
             self.single,
             |kernel| table.get_hashed_with(kernel, hash, key),
@@ -255,6 +266,26 @@ impl Kernel {
         )
     }
 
+    /// [`Plan::write_partition_with`] with this kernel.
+    ///
+    /// # Errors
+    /// As [`Plan::write_partition`].
+    pub fn write_partition(
+        self,
+        plan: &Plan,
+        p: u32,
+        entries: &[Entry<'_>],
+        scratch: &mut [u64],
+        out: &mut [u8],
+    ) -> Result<Written> {
+        // Nothing but prefetches: the kernel that needs no entry of its own has them too.
+        with_kernel!(
+            self.single,
+            |kernel| plan.write_partition_with(kernel, p, entries, scratch, out),
+            write_partition(plan, p, entries, scratch, out)
+        )
+    }
+
     /// Compares one group of control bytes: what the conformance suite tests.
     #[doc(hidden)]
     #[must_use]
@@ -284,7 +315,20 @@ impl Kernel {
 macro_rules! entry_points {
     ($module:ident, $kernel:ty, $features:literal) => {
         mod $module {
+            use pkhash_core::build::{Entry, Plan, Written};
             use pkhash_core::{FixedKeys, GROUP_MAX, Kernel, Matches, Result, Table, Value};
+
+            #[target_feature(enable = $features)]
+            pub(super) fn write_partition(
+                kernel: $kernel,
+                plan: &Plan,
+                p: u32,
+                entries: &[Entry<'_>],
+                scratch: &mut [u64],
+                out: &mut [u8],
+            ) -> Result<Written> {
+                plan.write_partition_with(kernel, p, entries, scratch, out)
+            }
 
             #[target_feature(enable = $features)]
             pub(super) fn get_hashed<'a>(

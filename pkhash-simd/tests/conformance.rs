@@ -41,6 +41,8 @@ conformance!([scalar, sse2, avx2, avx512, neon]:
     control_bytes_all_alike,
     control_bytes_at_random,
     records_and_words_at_random,
+    pilots_and_offset_lines_at_random,
+    perfect_batches_of_every_length,
     keys_in_other_slots,
     directories_at_random
 );
@@ -117,6 +119,10 @@ fn check_table(kernel: Kernel, bytes: &[u8], keys: &[&[u8]]) {
 fn open_wide(bytes: &mut [u8], p: usize) {
     let [filter, ..] = raw::sections(bytes, p);
     bytes[filter].fill(0xff);
+    // A perfect table has no probes.
+    if raw::layout(bytes) == raw::PERFECT {
+        return;
+    }
     let at = raw::hot(bytes, p);
     let keys = raw::get(bytes, at + 8, 4);
     put(bytes, at + 20, 4, keys);
@@ -351,6 +357,62 @@ mod checks {
         }
     }
 
+    /// Pilots of other keys, and offset lines that begin and end anywhere, also past the body.
+    pub(crate) fn pilots_and_offset_lines_at_random(kernel: Kernel) {
+        let mut rng = Rng(8);
+        for recipe in RECIPES {
+            let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
+            if raw::layout(&bytes) != raw::PERFECT {
+                continue;
+            }
+            for round in 0..12 {
+                let keys = some(&keys, 16 * round, CHUNK + 2);
+                check_damaged(kernel, &bytes, &keys, |bytes, p| {
+                    let buckets = raw::get(bytes, raw::hot(bytes, p) + 12, 4) as usize;
+                    let [_, pilots, lines, _] = raw::sections(bytes, p);
+                    for pilot in &mut bytes[pilots][..buckets] {
+                        if round % 3 == 0 || rng.below(4 * round) == 0 {
+                            *pilot = rng.next() as u8;
+                        }
+                    }
+                    for at in lines.step_by(64) {
+                        if round % 2 == 0 {
+                            let base = [rng.next() % 4096, u64::MAX, 0][round / 2 % 3];
+                            bytes[at..at + 5].copy_from_slice(&base.to_le_bytes()[..5]);
+                        } else {
+                            let place = 5 + 2 * rng.below(29);
+                            put(bytes, at + place, 2, rng.next() & 0x1ff);
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// Keys go through the stages in blocks: the last one may have any number of keys, and any of them
+    /// may be absent, too long, or among the exceptions.
+    pub(crate) fn perfect_batches_of_every_length(kernel: Kernel) {
+        for recipe in RECIPES {
+            let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
+            if raw::layout(&bytes) != raw::PERFECT {
+                continue;
+            }
+            let table = Table::open(&bytes).expect("a valid file");
+            let singles: Vec<Option<Value<'_>>> =
+                keys.iter().map(|key| table.get(key).expect("a sound table")).collect();
+            for n in (0..=3 * CHUNK + 1).chain([5 * CHUNK, 8 * CHUNK - 1]) {
+                let batch = some(&keys, n, n);
+                let expected: Vec<_> =
+                    singles.iter().cycle().skip(n % keys.len()).take(n).collect();
+                // Not None, so that every place must be written.
+                let mut out = vec![singles[0]; n];
+                let found = kernel.get_batch(&table, &batch, &mut out);
+                assert_eq!(found, Ok(out.iter().flatten().count()));
+                assert!(out.iter().eq(expected), "{}: {n} keys of {}", kernel.name(), recipe.name);
+            }
+        }
+    }
+
     /// All slots moved, so that keys lie before their home slot, in the group that is read first if
     /// that is wide, or in a group past an empty slot.
     pub(crate) fn keys_in_other_slots(kernel: Kernel) {
@@ -359,7 +421,8 @@ mod checks {
             let keys = some(&keys, 0, keys.len());
             let tail = raw::tail(&bytes);
             let width = usize::from(bytes[tail + 8]) + raw::get(&bytes, tail + 16, 4) as usize;
-            let inline = bytes[tail + 4] == 1;
+            // Or perfect, with keys of one length.
+            let inline = bytes[tail + 4] != raw::TERM_ORDER && bytes[tail + 20] == 0;
             for by in [1, 2, 5, 8, 13, 16, 31, 40] {
                 for left in [true, false] {
                     check_damaged(kernel, &bytes, &keys, |bytes, p| {

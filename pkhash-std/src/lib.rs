@@ -1,6 +1,7 @@
 //! pkhash with files: build, merge, open and search tables.
 //!
-//! * [`TableWriter`] builds a table from a stream of keys within a memory budget;
+//! * [`TableWriter`] builds a table from a stream of keys within a memory budget, [`build_slice`] from keys
+//!   in memory;
 //! * [`TableFile`] opens one, in memory or mapped, and looks up with the CPU's vector unit;
 //! * [`merge`] makes one table of many;
 //! * [`Publication`] is how files come to their names: whole, or not at all.
@@ -20,6 +21,7 @@ mod error;
 mod file;
 mod merge;
 mod partition;
+mod slice;
 mod storage;
 mod writer;
 
@@ -27,6 +29,7 @@ pub use error::{Error, Result};
 pub use file::{OpenOptions, Publication, TableFile};
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 pub use partition::{Built, Control, OnDuplicate};
+pub use slice::{build_slice, build_slice_to};
 pub use storage::{Advice, Mode};
 pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 

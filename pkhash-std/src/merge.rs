@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
+use pkhash_core::build::{Entry, KeyStats, Options, PerfectShape, Plan, ValueChoice};
 use pkhash_core::{Footer, Hasher, Table, Value, ValueKind};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::file::{Publication, TableFile};
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, Spare, pool};
 
 /// In a [`DocMap::Map`]: the doc was deleted.
 pub const DELETED: u32 = u32::MAX;
@@ -51,6 +51,10 @@ pub struct MergeOptions {
     pub filter_bits: Option<u8>,
     /// Partition bits; `None`: by the number of keys.
     pub partition_bits: Option<u8>,
+    /// Perfect tables: records back to back, as for a table that is built.
+    pub packed: bool,
+    /// Perfect tables: how many buckets and slots.
+    pub shape: PerfectShape,
     /// Threads that build; 0: one for each core.
     pub threads: usize,
     /// What to do with a key that lives in several inputs.
@@ -118,12 +122,11 @@ fn merge_into(
     let table = Options {
         layout: options.layout,
         value,
-        filter_bits: options
-            .filter_bits
-            .or(first.map(|first| first.filter_bits))
-            .unwrap_or(pkhash_core::DEFAULT_FILTER_BITS),
+        filter_bits: options.filter_bits.or(first.map(|first| first.filter_bits)),
         hasher: first.map_or(Hasher::new(0), |first| first.hasher),
         partition_bits: options.partition_bits,
+        packed: options.packed,
+        shape: options.shape,
     };
     let pool = pool(options.threads, 1 << pkhash_core::MAX_PARTITION_BITS)?;
     let mut stats = KeyStats::default();
@@ -138,13 +141,13 @@ fn merge_into(
         pool: &pool,
         window: usize::MAX,
         control: &options.control,
+        spare: Spare::default(),
     };
     let read: Vec<AtomicU64> = inputs.iter().map(|_| AtomicU64::new(0)).collect();
     let mut loader = Inputs { inputs, plan, read: &read };
-    let (footer, duplicates) =
-        builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
+    let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
     check_read(inputs, &read)?;
-    Ok(Built { footer, duplicates, spilled: 0 })
+    Ok(built)
 }
 
 /// What all inputs must share with the first one.
@@ -367,16 +370,12 @@ impl Part for MergedPart<'_> {
         Ok(())
     }
 
-    fn entries(&self) -> Vec<Entry<'_>> {
+    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) {
         let width = self.value_width;
-        self.keys
-            .iter()
-            .enumerate()
-            .map(|(i, &(hash, key))| Entry {
-                hash,
-                key,
-                value: &self.values[i * width..(i + 1) * width],
-            })
-            .collect()
+        entries.extend(self.keys.iter().enumerate().map(|(i, &(hash, key))| Entry {
+            hash,
+            key,
+            value: &self.values[i * width..(i + 1) * width],
+        }));
     }
 }

@@ -5,19 +5,23 @@
 //! is a range of bins, whatever the number of partitions turns out to be, so it is read back with one
 //! read for each run, and built alone.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use pkhash_core::ValueKind;
 use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
-use pkhash_core::{MAX_PARTITION_BITS, ValueKind};
 
 use crate::error::{Error, Result};
 use crate::file::Publication;
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, Spare, pool};
 
-/// Bins: as many as there can be partitions.
-const BINS: usize = 1 << MAX_PARTITION_BITS;
+/// The number of bins is 2^this.
+const BIN_BITS: u8 = 10;
+
+/// Bins. A partition is a range of them; of a table with more partitions than bins, part of one.
+const BINS: usize = 1 << BIN_BITS;
 
 /// The least memory budget: below, the bins would be too small to be written one by one.
 pub const MIN_MEMORY: usize = 8 << 20;
@@ -264,15 +268,15 @@ impl TableWriter {
             pool: &pool(options.threads, plan.partitions())?,
             window: usize::try_from(left / per_partition.max(1)).unwrap_or(usize::MAX),
             control: &options.control,
+            spare: Spare::default(),
         };
-        let mut loader = Collected { bins, spill, plan, value_width };
-        let (footer, duplicates) =
-            builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
+        let mut loader = Collected { bins, spill, plan, value_width, split: VecDeque::new() };
+        let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
         // Every key is in the table or was dropped as a duplicate.
-        if footer.keys + duplicates != stats.keys {
+        if built.footer.keys + built.duplicates != stats.keys {
             return Err(Error::WriterFailed);
         }
-        Ok(Built { footer, duplicates, spilled })
+        Ok(Built { spilled, ..built })
     }
 }
 
@@ -368,7 +372,7 @@ impl Bins {
     #[inline]
     fn push(&mut self, entry: &Encoded<'_>) -> bool {
         let len = entry.len();
-        let bin = &mut self.bins[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
+        let bin = &mut self.bins[(entry.hash >> (64 - BIN_BITS)) as usize];
         if let Some(last) = bin.chunks.last_mut()
             && last.capacity() - last.len() >= len
         {
@@ -385,7 +389,7 @@ impl Bins {
 
     #[cold]
     fn push_to_new_chunk(&mut self, entry: &Encoded<'_>, anyway: bool) -> bool {
-        let bin = &mut self.bins[(entry.hash >> (64 - MAX_PARTITION_BITS)) as usize];
+        let bin = &mut self.bins[(entry.hash >> (64 - BIN_BITS)) as usize];
         let grown = bin.chunks.last().map_or(FIRST_CHUNK, |last| 2 * last.capacity());
         let wanted = grown.min(self.chunk).max(entry.len());
         let mut chunk = match self.free.pop() {
@@ -493,14 +497,13 @@ struct Collected {
     spill: Option<Spill>,
     plan: Plan,
     value_width: usize,
+    /// Partitions of a bin that was split.
+    split: VecDeque<CollectedPart>,
 }
 
-impl Loader for Collected {
-    type Part = CollectedPart;
-
-    fn load(&mut self, p: u32) -> Result<CollectedPart> {
-        let each = BINS >> self.plan.partition_bits();
-        let (from, to) = (p as usize * each, (p as usize + 1) * each);
+impl Collected {
+    /// What a range of bins holds, in the order in which it was added.
+    fn take(&mut self, from: usize, to: usize) -> Result<CollectedPart> {
         // Runs first, in order, then what was never spilled: the order in which keys were added.
         let mut chunks = Vec::new();
         if let Some(spill) = &mut self.spill {
@@ -512,6 +515,37 @@ impl Loader for Collected {
             chunks.append(&mut self.bins.take(bin));
         }
         Ok(CollectedPart { chunks, value_width: self.value_width })
+    }
+}
+
+impl Loader for Collected {
+    type Part = CollectedPart;
+
+    fn load(&mut self, p: u32) -> Result<CollectedPart> {
+        let bits = self.plan.partition_bits();
+        let Some(more) = bits.checked_sub(BIN_BITS).filter(|more| *more > 0) else {
+            let each = BINS >> bits;
+            return self.take(p as usize * each, (p as usize + 1) * each);
+        };
+        // Several partitions to a bin: split it when the first of them is asked for.
+        if let Some(part) = self.split.pop_front() {
+            return Ok(part);
+        }
+        let bin = (p >> more) as usize;
+        let all = self.take(bin, bin + 1)?;
+        let mut parts: Vec<Vec<u8>> = vec![Vec::new(); 1 << more];
+        let plan = self.plan;
+        all.each(|entry| {
+            let part = plan.partition_of(entry.hash) as usize % parts.len();
+            Encoded { hash: entry.hash, value: entry.value, key: entry.key }
+                .write(&mut parts[part]);
+        });
+        let value_width = self.value_width;
+        self.split = parts
+            .into_iter()
+            .map(|part| CollectedPart { chunks: vec![part], value_width })
+            .collect();
+        self.split.pop_front().ok_or(Error::WriterFailed)
     }
 }
 
@@ -538,11 +572,7 @@ impl Part for CollectedPart {
         Ok(())
     }
 
-    fn entries(&self) -> Vec<Entry<'_>> {
-        let mut keys = 0;
-        self.each(|_| keys += 1);
-        let mut entries = Vec::with_capacity(keys);
+    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) {
         self.each(|entry| entries.push(entry));
-        entries
     }
 }

@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::command::{Run, command, run, run_with_input};
-use common::{Folder, Model, Rng, build_bytes, check, int, open_all, publish, slices};
+use common::{
+    Folder, Model, Rng, build_bytes, check, int, meet_with_other_seeds, meet_with_seed_0, open_all,
+    publish, slices,
+};
 use pkhash_std::{
     Kernel, Options, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
 };
@@ -106,9 +109,16 @@ fn lines() {
 #[test]
 fn inputs_of_nothing() {
     let shell = Shell::new();
-    for (input, options) in
-        [("", ""), ("", "--null"), ("\n\n\r\n", "--skip-empty"), ("\0\0", "--null --skip-empty")]
-    {
+    for (input, options) in [
+        ("", ""),
+        ("", "--null"),
+        ("\n\n\r\n", "--skip-empty"),
+        ("\0\0", "--null --skip-empty"),
+        ("", "--layout inline"),
+        ("", "--layout term-order"),
+        ("", "--layout perfect --packed"),
+        ("", "--layout perfect --partition-bits 3 --filter-bits 10"),
+    ] {
         assert_eq!(shell.build(input, options), pairs::<&str>([]), "{input:?}");
         for line in ["get t.pkh -- a", "get t.pkh --missing --json -- a"] {
             shell.run(line).expect(1);
@@ -277,25 +287,36 @@ fn how_a_table_is_made() {
         let built = shell.run(&format!("build {line} -o t.pkh --json")).expect(0).json();
         shell.run("verify t.pkh").expect(0);
         let stats = shell.run("stats t.pkh --json").expect(0).json();
-        for field in ["keys", "bytes", "layout", "partitions", "value_width", "filter_bits"] {
+        let fields =
+            ["keys", "bytes", "layout", "partitions", "value_width", "filter_bits", "seed"];
+        for field in fields {
             assert_eq!(built[field], stats[field], "{field}");
         }
         assert_eq!(stats["bytes"], shell.0.read("t.pkh").len());
         stats
     };
     for (line, layout) in [
-        ("uuids --hex", "inline"),
-        ("uuids --hex --layout auto", "inline"),
+        ("uuids --hex", "perfect"),
+        ("uuids --hex --layout auto", "perfect"),
         ("uuids --hex --layout inline", "inline"),
         ("uuids --hex --layout term-order", "term-order"),
+        ("uuids --hex --layout perfect", "perfect"),
+        ("uuids --hex --layout perfect --packed", "perfect"),
         // 32 bytes.
-        ("uuids", "term-order"),
-        ("mixed", "term-order"),
+        ("uuids", "perfect"),
+        ("uuids --layout term-order", "term-order"),
+        ("mixed", "perfect"),
+        ("mixed --layout perfect", "perfect"),
+        ("mixed --layout term-order", "term-order"),
     ] {
         assert_eq!(report(line)["layout"], layout, "{line}");
     }
     for (line, bits, rate) in [
-        ("mixed", 10, Some(0.03)),
+        ("mixed", 0, None),
+        ("mixed --layout perfect", 0, None),
+        ("mixed --layout term-order", 10, Some(0.03)),
+        ("uuids --hex --layout inline", 10, Some(0.03)),
+        ("mixed --layout term-order --filter-bits none", 0, None),
         ("mixed --filter-bits 10", 10, Some(0.03)),
         ("mixed --filter-bits 20", 20, Some(0.01)),
         ("mixed --filter-bits 2", 2, Some(1.0)),
@@ -309,8 +330,13 @@ fn how_a_table_is_made() {
         assert!(measured.unwrap_or(0.0) <= rate.unwrap_or(1.0), "{line}: {measured:?}");
         assert_eq!(stats["sections"]["filter"] == 0, bits == 0);
     }
-    for (option, partitions) in [("", 1), ("--partition-bits 0", 1), ("--partition-bits 10", 1024)]
-    {
+    for (option, partitions) in [
+        ("", 1),
+        ("--partition-bits 0", 1),
+        ("--partition-bits 10", 1024),
+        ("--layout term-order --partition-bits 10", 1024),
+        ("--partition-bits 11", 2048),
+    ] {
         assert_eq!(report(&format!("mixed {option}"))["partitions"], partitions);
     }
     for (option, width) in [("", 2), ("--value-width 2", 2), ("--value-width 8", 8), ("--set", 0)] {
@@ -327,15 +353,33 @@ fn how_a_table_is_made() {
         })
         .into();
     assert_eq!(files.len(), 1);
+    // Records of 3 to a line take more room than packed ones.
+    shell.write("lined", (0..1000).map(|i| format!("{i:018}\n")).collect::<String>());
+    let lens = ["lined", "lined --packed"].map(|line| report(line)["bytes"].as_u64().unwrap());
+    assert!(lens[0] > lens[1], "{lens:?}");
 
+    // Keys that are too long for a perfect table, of several lengths and of one.
+    shell.write("long", format!("short\n{}\n", "k".repeat(40_000)));
+    shell.write("longer", format!("{}\n", "k".repeat(65_537)));
+    assert_eq!(report("long")["layout"], "term-order");
+    assert_eq!(report("longer")["layout"], "term-order");
+    shell.write("input", format!("{}\n", "k".repeat(40_000)));
+    assert_eq!(report("input")["layout"], "perfect");
     for (line, part) in [
         ("mixed --layout inline", "key length"),
         ("uuids --layout inline", "key length"),
         ("mixed --layout perfectly", "perfectly"),
+        ("mixed --layout inline --packed", "key length"),
+        ("long --layout perfect", "key length"),
+        ("longer --layout perfect", "key length"),
+        ("longer --layout inline", "key length"),
+        ("longer --partition-bits 11", "partition bits"),
         ("mixed --filter-bits 65", "65"),
         ("mixed --filter-bits many", "many"),
         ("mixed --filter-bits -1", "-1"),
-        ("mixed --partition-bits 11", "partition bits"),
+        ("mixed --partition-bits 17", "partition bits"),
+        ("mixed --layout term-order --partition-bits 11", "partition bits"),
+        ("uuids --hex --layout inline --partition-bits 11", "partition bits"),
         ("mixed --value-width 0", "value width"),
         ("mixed --value-width 9", "value width"),
         ("mixed --value-width 1", "mixed:257"),
@@ -344,13 +388,172 @@ fn how_a_table_is_made() {
         ("mixed --threads many", "many"),
         ("mixed --memory 1", "memory"),
         ("mixed --memory much", "much"),
-        ("mixed --seed x", "x"),
+        ("mixed --seed x", "random"),
+        ("mixed --seed Random", "random"),
+        ("mixed --seed -1", "-1"),
+        ("mixed --seed 18446744073709551616", "18446744073709551616"),
         ("missing", "missing"),
         (".", "."),
     ] {
         let files = shell.0.names();
         shell.run(&format!("build {line} -o fails.pkh")).fails(&[part]);
         assert_eq!(shell.0.names(), files);
+    }
+}
+
+/// Lists of one length and of many: tables of every layout give the same answers to every command.
+#[test]
+fn every_layout_answers_alike() {
+    let shell = Shell::new();
+    let fixed: Vec<String> = (0..700).map(|i| format!("{:09}", i * 977)).collect();
+    let mut rng = Rng(6);
+    let mixed: Vec<String> =
+        (0..700).map(|i| format!("{i}-{}", "x".repeat(rng.below(90)))).collect();
+    for (name, list) in [("fixed", &fixed), ("mixed", &mixed)] {
+        shell.write(name, list.join("\n"));
+        // Every third key is absent.
+        let asked: Vec<String> = list
+            .iter()
+            .enumerate()
+            .map(|(i, key)| if i % 3 == 0 { format!("{key}!") } else { key.clone() })
+            .collect();
+        shell.write("asked", asked.join("\n"));
+        let found = |all: bool| {
+            asked.iter().enumerate().fold(String::new(), |out, (i, key)| match i % 3 {
+                0 if all => out + key + "\n",
+                0 => out,
+                _ => out + &format!("{key}\t{i}\n"),
+            })
+        };
+        let mut pairs: Vec<String> =
+            list.iter().enumerate().map(|(i, key)| format!("{key}\t{i}")).collect();
+        pairs.sort();
+        for options in [
+            "",
+            "--layout inline",
+            "--layout term-order",
+            "--layout perfect",
+            "--layout perfect --packed",
+            "--layout perfect --filter-bits 10",
+            "--layout perfect --partition-bits 4",
+            "--layout perfect --partition-bits 11 --threads 1",
+            "--layout perfect --seed 99 --value-width 8",
+        ] {
+            if name == "mixed" && options.contains("inline") {
+                continue;
+            }
+            shell.run(&format!("build {name} -o t.pkh {options}")).expect(0);
+            let run = shell.run("verify t.pkh").expect(0);
+            assert_eq!(run.text(), "t.pkh: ok, 700 keys\n");
+            let run = shell.run("get t.pkh --keys asked").expect(1);
+            assert!(run.text() == found(false), "{name} {options}");
+            let run = shell.run("get t.pkh --keys asked --missing").expect(1);
+            assert!(run.text() == found(true), "{name} {options}");
+            let run = shell.args(&["get", "t.pkh", "--", &list[7], &list[0]]).expect(0);
+            assert_eq!(run.text(), format!("{}\t7\n{}\t0\n", list[7], list[0]));
+            let dump = shell.run("dump t.pkh").expect(0);
+            let mut dumped: Vec<&str> = dump.text().lines().collect();
+            dumped.sort_unstable();
+            assert!(dumped == pairs, "{name} {options}");
+            // The dump is read back to the same table, and so is the table itself.
+            let line = format!("build - --pairs -o back.pkh {options}");
+            shell.run_with_input(&line, &dump.out).expect(0);
+            assert!(shell.0.read("back.pkh") == shell.0.read("t.pkh"), "{name} {options}");
+            let seedless = options.replace("--seed 99", "");
+            shell.run(&format!("merge t.pkh -o back.pkh {seedless}")).expect(0);
+            assert!(shell.0.read("back.pkh") == shell.0.read("t.pkh"), "{name} {options}");
+        }
+    }
+}
+
+/// A seed that nobody knows before: another one each time, and told.
+#[test]
+fn random_seeds() {
+    let shell = Shell::new();
+    shell.write("input", "a\nb\nc\n");
+    let seeds = ["a.pkh", "b.pkh"].map(|name| {
+        let line = format!("build input -o {name} --seed random --json");
+        let seed = shell.run(&line).expect(0).json()["seed"].as_u64().unwrap();
+        assert_eq!(shell.table(name), pairs([("a", 0), ("b", 1), ("c", 2)]));
+        assert_eq!(shell.run(&format!("stats {name} --json")).expect(0).json()["seed"], seed);
+        assert_eq!(shell.run(&format!("get {name} -- b")).expect(0).text(), "b\t1\n");
+        seed
+    });
+    assert_ne!(seeds[0], seeds[1]);
+    // Such tables do not go together, unless the second one is given the seed of the first.
+    shell.write("input", "d\n");
+    shell.run("build input -o d.pkh --seed random").expect(0);
+    shell.run("merge a.pkh d.pkh -o m.pkh").fails(&["d.pkh", "seed"]);
+    shell.run(&format!("build input -o d.pkh --seed {}", seeds[0])).expect(0);
+    shell.run("merge a.pkh d.pkh -o m.pkh").expect(0);
+    assert_eq!(shell.table("m.pkh"), pairs([("a", 0), ("b", 1), ("c", 2), ("d", 0)]));
+}
+
+/// Keys that were made to have one hash with seed 0: the first 8 bytes are those of the secret of
+/// XXH3, so that the next 8 are multiplied by 0.
+fn keys_of_one_hash(n: u64) -> String {
+    let hex = |i| format!("b8fe6c3923a44bbe{i:016x}{:032x}\n", 0);
+    (0..n).map(hex).collect()
+}
+
+#[test]
+fn keys_made_to_have_one_hash() {
+    let shell = Shell::new();
+    let counts = |json: &serde_json::Value| {
+        ["keys", "exceptions", "evictions"].map(|field| json[field].as_u64().unwrap())
+    };
+    shell.write("input", keys_of_one_hash(65));
+    for options in ["", "--layout perfect", "--partition-bits 12"] {
+        let built = shell.run(&format!("build input --hex -o t.pkh --json {options}")).expect(0);
+        assert_eq!(counts(&built.json()), [65, 64, 0]);
+        shell.run("verify t.pkh").expect(0);
+        assert!(shell.table("t.pkh").values().copied().eq(0..65));
+        let run = shell.run("get t.pkh --hex --keys input").expect(0);
+        assert_eq!(run.text().lines().count(), 65);
+        let merged = shell.run("merge t.pkh -o m.pkh --json").expect(0).json();
+        assert_eq!(counts(&merged), [65, 64, 0]);
+    }
+    // One more: the message says what helps, and it does.
+    let hints = ["input", "keys of one hash", "--seed random", "--layout term-order"];
+    shell.build_fails(keys_of_one_hash(66), "--hex", &hints);
+    for options in ["--seed random", "--seed 1", "--layout term-order"] {
+        let built = shell.run(&format!("build input --hex -o u.pkh --json {options}")).expect(0);
+        assert_eq!(built.json()["exceptions"], 0);
+        assert!(shell.table("u.pkh").values().copied().eq(0..66));
+    }
+    // In a merge it is the layout that helps: the seed is that of the inputs.
+    shell.write("input", keys_of_one_hash(66).lines().next_back().unwrap());
+    shell.run("build input --hex -o last.pkh").expect(0);
+    let line = "merge t.pkh last.pkh -o fails.pkh";
+    shell.run(line).fails(&["keys of one hash", "--layout term-order"]);
+    assert!(!shell.0.names().contains(&"fails.pkh".to_owned()));
+    shell.run(&format!("{line} --layout term-order")).expect(0);
+    assert_eq!(shell.table("fails.pkh").len(), 66);
+}
+
+/// Keys that no partition's seed can place: the message says what helps, and it does.
+#[test]
+fn keys_made_to_meet() {
+    let shell = Shell::new();
+    let hex = |key: Vec<u8>| {
+        key.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")) + "\n"
+    };
+    let lists = [
+        meet_with_seed_0(70).map(hex).collect::<String>(),
+        meet_with_other_seeds(70).map(hex).collect::<String>(),
+    ];
+    let hints = ["no perfect hash function", "--seed random", "--layout term-order"];
+    for (list, name) in lists.iter().zip(["a.pkh", "b.pkh"]) {
+        shell.build(list, "--hex");
+        fs::rename(shell.0.path("t.pkh"), shell.0.path(name)).unwrap();
+    }
+    // The seed of a merge is that of its inputs: there is no such option.
+    let message = shell.run("merge a.pkh b.pkh -o m.pkh").fails(&[hints[0], hints[2]]);
+    assert!(!message.contains("--seed"), "{message}");
+    shell.build_fails(lists.concat(), "--hex", &hints);
+    for options in ["--seed random", "--seed 1", "--layout term-order", "--partition-bits 1"] {
+        let table = shell.build(lists.concat(), &format!("--hex {options}"));
+        assert!(table.len() == 140);
     }
 }
 
@@ -362,12 +565,14 @@ fn a_table_that_outgrows_its_memory_is_the_same() {
         .map(|i| format!("{:016x}{:016x}{:016x}-{i}\n", rng.next(), rng.next(), rng.next()))
         .collect();
     shell.write("list", &list);
-    let built = shell.run("build list -o whole.pkh --json").expect(0).json();
-    assert_eq!(built["spilled_bytes"], 0);
-    for (options, input) in
-        [("--memory 8MiB", "list"), ("--memory 8388608 --threads 1 --temp-dir .", "-")]
-    {
-        let line = format!("build {input} -o t.pkh --json {options}");
+    for (make, options, input) in [
+        ("--layout term-order", "--memory 8MiB", "list"),
+        ("--layout perfect --partition-bits 11", "--memory 8MiB", "list"),
+        ("", "--memory 8388608 --threads 1 --temp-dir .", "-"),
+    ] {
+        let built = shell.run(&format!("build list -o whole.pkh --json {make}")).expect(0).json();
+        assert_eq!(built["spilled_bytes"], 0);
+        let line = format!("build {input} -o t.pkh --json {make} {options}");
         let built = shell.run_with_input(&line, list.as_bytes()).expect(0).json();
         assert!(built["spilled_bytes"].as_u64() > Some(5 << 20), "{built}");
         assert!(shell.0.read("t.pkh") == shell.0.read("whole.pkh"));
@@ -537,7 +742,7 @@ fn every_way_to_open() {
 fn stats() {
     let shell = Shell::new();
     let list: String = (0..5000).map(|i| format!("key-{i:06}\n")).collect();
-    shell.build(&list, "--partition-bits 3");
+    shell.build(&list, "--layout inline --partition-bits 3");
     let json = shell.run("stats t.pkh --json").expect(0).json();
     let count = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("no {name} in {json}"));
     assert_eq!(json["table"], "t.pkh");
@@ -585,13 +790,102 @@ fn stats() {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
     // Of other kinds of tables.
-    shell.build("a\nbb\n", "--set --filter-bits none");
+    shell.build("a\nbb\n", "--set --filter-bits none --layout term-order");
     let run = shell.run("stats t.pkh").expect(0);
     for part in ["a set", "term-order", "1\u{2026}2 bytes", "slot words", "none"] {
         assert!(run.text().contains(part), "no {part:?} in {}", run.text());
     }
     shell.run("stats missing").fails(&["missing"]);
     shell.run("stats input").fails(&["input"]);
+}
+
+/// Lines of 64 bytes that the hits of a perfect table without a filter read on average: of pilots, of
+/// offsets if there are any, of records.
+fn lines_per_lookup(path: &Path) -> f64 {
+    let file = TableFile::open(path).unwrap();
+    let (table, unit) = (file.table(), usize::from(file.footer().unit));
+    let mut lines = 0;
+    for record in &table {
+        let (key, value) = record.unwrap();
+        let from = value.as_bytes().as_ptr() as usize - table.as_bytes().as_ptr() as usize;
+        let len = value.as_bytes().len() + key.len();
+        let end = from + if unit > 1 { (len + 1).next_multiple_of(unit) } else { len };
+        lines += 1 + usize::from(unit > 0) + (end.div_ceil(64) - from / 64);
+    }
+    lines as f64 / table.len() as f64
+}
+
+#[test]
+fn stats_of_perfect_tables() {
+    let shell = Shell::new();
+    let fixed: String = (0..5000).map(|i| format!("{i:018}\n")).collect();
+    let mixed: String = (0..2000).map(|i| format!("{i}{}\n", "x".repeat(i % 150))).collect();
+    let long = format!("{mixed}{}\n", "k".repeat(5000));
+    for (list, options, keys, per_line, unit) in [
+        (&fixed, "", 5000, 3, 0),
+        (&fixed, "--packed", 5000, 0, 0),
+        (&fixed, "--partition-bits 3", 5000, 3, 0),
+        (&mixed, "", 2000, 0, 1),
+        (&mixed, "--partition-bits 5", 2000, 0, 1),
+        (&long, "", 2001, 0, 4),
+    ] {
+        shell.build(list, options);
+        let json = shell.run("stats t.pkh --json").expect(0).json();
+        let number =
+            |name: &str| json[name].as_f64().unwrap_or_else(|| panic!("no {name} in {json}"));
+        assert_eq!((&json["layout"], &json["keys"]), (&"perfect".into(), &keys.into()));
+        assert_eq!(
+            (number("records_per_line"), number("offset_unit")),
+            (per_line.into(), unit.into())
+        );
+        assert_eq!((number("exceptions"), number("partition_seeds")), (0.0, 0.0));
+        let file = TableFile::open(shell.0.path("t.pkh")).unwrap();
+        let partitions =
+            (0..file.footer().partitions()).map(|p| file.table().partition(p).unwrap());
+        let buckets: u32 = partitions.map(|partition| partition.buckets).sum();
+        assert_eq!(number("buckets"), f64::from(buckets));
+        let bits = 8.0 * f64::from(buckets) / f64::from(keys);
+        assert!((number("pilot_bits_per_key") - bits).abs() < 1e-6, "{options}: {bits}, {json}");
+        let lines = lines_per_lookup(&shell.0.path("t.pkh"));
+        assert!((number("lines_per_lookup") - lines).abs() < 1e-6, "{options}: {lines}, {json}");
+        let load = number("load");
+        assert!((0.95..=0.99).contains(&load), "{load}");
+        let sections = &json["sections"];
+        assert!(sections["pilots"].as_u64().unwrap() >= u64::from(buckets), "{sections}");
+        assert_eq!(sections["offset_lines"].as_u64() > Some(0), unit > 0, "{sections}");
+        let all: u64 =
+            sections.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+        let footer = file.footer().footer_len() as u64;
+        assert_eq!(64 + all + footer, file.footer().file_len, "{sections}");
+        let run = shell.run("stats t.pkh").expect(0);
+        for part in ["perfect", "pilots", "records", "load", "filter", "none"] {
+            assert!(run.text().contains(part), "no {part:?} in {}", run.text());
+        }
+    }
+    // Of keys that were made to meet, and to have one hash.
+    let hex = |key: Vec<u8>| {
+        key.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")) + "\n"
+    };
+    for (list, options, exceptions, seeds) in [
+        (meet_with_seed_0(70).map(hex).collect::<String>(), "", 0, 1),
+        (meet_with_seed_0(70).map(hex).collect(), "--partition-bits 2", 0, 1),
+        (keys_of_one_hash(10), "", 9, 0),
+    ] {
+        shell.build(list, &format!("--hex {options}"));
+        let json = shell.run("stats t.pkh --json").expect(0).json();
+        assert_eq!(
+            (&json["exceptions"], &json["partition_seeds"]),
+            (&exceptions.into(), &seeds.into())
+        );
+    }
+    // Of no keys: numbers all the same.
+    shell.build("", "");
+    let json = shell.run("stats t.pkh --json").expect(0).json();
+    for name in
+        ["buckets", "exceptions", "partition_seeds", "pilot_bits_per_key", "lines_per_lookup"]
+    {
+        assert_eq!(json[name].as_f64(), Some(0.0), "{name}: {json}");
+    }
 }
 
 #[test]
@@ -631,19 +925,28 @@ fn damaged_tables_are_named_by_every_command() {
     shell.write("cut.pkh", &good[..good.len() / 2]);
     shell.write("text.pkh", "B000000001\n".repeat(100));
     shell.write("empty.pkh", "");
-    // The records are gone: found by whoever reads them.
-    let mut wild = good.clone();
-    let end = wild.len() - 400;
-    wild[1000..end].fill(0xff);
-    shell.write("wild.pkh", wild);
+    // What leads to the records is gone, slot words or offset lines: found by whoever reads them.
+    for layout in ["term-order", "perfect"] {
+        shell.run(&format!("build input -o {layout}.pkh --layout {layout}")).expect(0);
+        let path = shell.0.path(&format!("{layout}.pkh"));
+        let (at, len) = {
+            let file = TableFile::open(&path).unwrap();
+            file.footer().sections(&file.table().partition(0).unwrap())[2]
+        };
+        let mut wild = fs::read(&path).unwrap();
+        wild[at as usize..(at + len) as usize].fill(0xff);
+        shell.write(&format!("{layout}.pkh"), wild);
+    }
     let files = shell.0.names();
     for name in ["cut.pkh", "text.pkh", "empty.pkh", "missing.pkh"] {
         for line in ["get _ -- a", "dump _", "stats _", "verify _", "merge t.pkh _ -o m.pkh"] {
             shell.run(&line.replace('_', name)).fails(&[name]);
         }
     }
-    for line in ["dump _", "verify _", "merge _ -o m.pkh"] {
-        shell.run(&line.replace('_', "wild.pkh")).fails(&["wild.pkh"]);
+    for name in ["term-order.pkh", "perfect.pkh"] {
+        for line in ["dump _", "verify _", "merge _ -o m.pkh"] {
+            shell.run(&line.replace('_', name)).fails(&[name]);
+        }
     }
     assert_eq!(shell.0.names(), files);
 }
@@ -751,26 +1054,43 @@ fn merge_makes_tables_as_build_does() {
     let lists = ["a", "b"].map(|name| {
         let list: String = (0..400).map(|i| format!("{name}{i:04}\n")).collect();
         shell.write(name, &list);
-        shell.run(&format!("build {name} -o {name}.pkh")).expect(0);
         list
     });
     shell.write("ab", lists.concat());
-    for options in [
-        "",
-        "--layout term-order",
-        "--layout inline",
-        "--filter-bits none",
-        "--filter-bits 16",
-        "--partition-bits 6",
-        "--value-width 8",
-        "--threads 1",
+    for (first, second, bits) in [
+        ("--layout inline", "--layout perfect", 10),
+        ("--layout term-order --partition-bits 7", "--layout inline", 10),
+        ("--layout perfect", "--layout perfect --partition-bits 3", 0),
+        ("--layout perfect --partition-bits 11", "--layout term-order", 0),
+        ("--layout perfect --filter-bits 8 --packed", "", 8),
     ] {
-        shell.run(&format!("build ab -o built.pkh {options}")).expect(0);
-        shell.run(&format!("merge a.pkh b.pkh --offset -o merged.pkh {options}")).expect(0);
-        assert!(shell.0.read("merged.pkh") == shell.0.read("built.pkh"), "{options}");
+        shell.run(&format!("build a -o a.pkh {first}")).expect(0);
+        shell.run(&format!("build b -o b.pkh {second}")).expect(0);
+        for options in [
+            "",
+            "--layout term-order",
+            "--layout inline",
+            "--layout perfect --packed",
+            "--layout perfect --partition-bits 11",
+            "--filter-bits none",
+            "--filter-bits 16",
+            "--partition-bits 6",
+            "--value-width 8",
+            "--threads 1",
+        ] {
+            // The filter is that of the first table, unless asked otherwise.
+            let filter = match options.contains("--filter-bits") {
+                true => String::new(),
+                false => format!("--filter-bits {bits}"),
+            };
+            shell.run(&format!("build ab -o built.pkh {options} {filter}")).expect(0);
+            shell.run(&format!("merge a.pkh b.pkh --offset -o merged.pkh {options}")).expect(0);
+            let (built, merged) = (shell.0.read("built.pkh"), shell.0.read("merged.pkh"));
+            assert!(merged == built, "{first}, {second}: {options}");
+        }
     }
-    // The filter is that of the first table, unless asked otherwise.
     shell.run("build a -o plain.pkh --filter-bits none").expect(0);
+    shell.run("build b -o b.pkh --filter-bits 10").expect(0);
     for (tables, bits) in [("plain.pkh b.pkh", 0), ("b.pkh plain.pkh", 10)] {
         let report = shell.run(&format!("merge {tables} -o m.pkh --json")).expect(0).json();
         assert_eq!(report["filter_bits"], bits);
@@ -995,6 +1315,7 @@ fn a_line_of_a_mebibyte() {
     let long = "k".repeat(1 << 20);
     let table = shell.build(format!("short\n{long}\n"), "");
     assert_eq!(table, pairs([("short", 0), (&long, 1)]));
+    assert_eq!(shell.run("stats t.pkh --json").expect(0).json()["layout"], "term-order");
     shell.write("keys", &long);
     let run = shell.run("get t.pkh --keys keys").expect(0);
     assert!(run.text() == format!("{long}\t1\n"));
@@ -1041,6 +1362,10 @@ fn help_and_usage() {
         let run = shell.run(&format!("{command} --help")).expect(0);
         assert!(run.text().contains("Usage: pkhash"), "{command}");
         assert!(run.text().contains("--json"), "{command}");
+        let makes = matches!(command, "build" | "merge");
+        for option in ["--packed", "--layout", "perfect", "--partition-bits"] {
+            assert_eq!(run.text().contains(option), makes, "{command}: {option}");
+        }
         shell.run(&format!("{command} --no-such-option")).fails(&["--no-such-option"]);
     }
     assert!(shell.run("--version").expect(0).text().contains(env!("CARGO_PKG_VERSION")));
@@ -1051,19 +1376,19 @@ fn help_and_usage() {
 }
 
 /// Every line of a list answers with its number, and the table verifies.
-fn check_list(shell: &Shell, lines: &[String], options: &str) {
+fn check_list(shell: &Shell, lines: &[String], form: &str, options: &str) {
     let list = lines.iter().fold(String::new(), |all, line| all + line + "\n");
     shell.write("list", &list);
-    shell.run(&format!("build list -o list.pkh {options}")).expect(0);
+    shell.run(&format!("build list -o list.pkh {form} {options}")).expect(0);
     shell.run("verify list.pkh").expect(0);
     let expected = lines
         .iter()
         .enumerate()
         .fold(String::new(), |all, (i, line)| all + &format!("{line}\t{i}\n"));
-    let run = shell.run(&format!("get list.pkh --keys list {options}")).expect(0);
+    let run = shell.run(&format!("get list.pkh --keys list {form}")).expect(0);
     assert!(run.text() == expected);
     // The dump has the same lines in another order.
-    let run = shell.run(&format!("dump list.pkh {options}")).expect(0);
+    let run = shell.run(&format!("dump list.pkh {form}")).expect(0);
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort();
@@ -1112,12 +1437,14 @@ fn real_keys_object_ids() {
     let mut ids = object_ids();
     let mut seen = BTreeSet::new();
     ids.retain(|id| seen.insert(id.clone()));
-    check_list(&shell, &ids, "--hex");
+    check_list(&shell, &ids, "--hex", "");
     let stats = shell.run("stats list.pkh --json").expect(0).json();
-    assert_eq!((&stats["layout"], &stats["max_key_len"]), (&"inline".into(), &20.into()));
-    // The same as 40 bytes of text.
-    check_list(&shell, &ids, "");
-    assert_eq!(shell.run("stats list.pkh --json").expect(0).json()["layout"], "term-order");
+    assert_eq!((&stats["layout"], &stats["max_key_len"]), (&"perfect".into(), &20.into()));
+    // The same in other layouts, and as 40 bytes of text.
+    check_list(&shell, &ids, "--hex", "--layout inline");
+    check_list(&shell, &ids, "--hex", "--layout term-order");
+    check_list(&shell, &ids, "", "");
+    assert_eq!(shell.run("stats list.pkh --json").expect(0).json()["layout"], "perfect");
     // IDs that are not there, though they resemble those that are.
     let near: String =
         ids.iter().map(|id| format!("{}\n", id.chars().rev().collect::<String>())).collect();
@@ -1153,7 +1480,14 @@ fn real_keys_package_names() {
             .map(str::to_owned)
             .collect();
     }
-    for options in ["", "--filter-bits none", "--partition-bits 4", "--seed 7"] {
+    for options in [
+        "",
+        "--layout term-order",
+        "--layout term-order --filter-bits none",
+        "--layout perfect --filter-bits 10",
+        "--partition-bits 4",
+        "--seed 7",
+    ] {
         shell.write("list", "");
         let list = packages.iter().fold(String::new(), |all, line| all + line + "\n");
         shell.write("list", &list);
@@ -1168,7 +1502,9 @@ fn real_keys_package_names() {
             check(&file, &model, &[b"no such package 1.0.0".to_vec()]);
         }
     }
-    check_list(&shell, &packages, "");
+    for options in ["", "--layout term-order"] {
+        check_list(&shell, &packages, "", options);
+    }
 }
 
 /// The same questions to `sort` and `awk`, on a list with duplicates and empty lines.
@@ -1207,7 +1543,9 @@ fn as_sort_and_awk_have_it() {
         assert!(theirs_out.len() > 10_000, "{theirs}");
         assert!(ours_out == theirs_out, "{ours}\ndiffers from\n{theirs}");
     };
-    sh("pkhash build a -o a.pkh --on-duplicate first; pkhash build b -o b.pkh --on-duplicate last");
+    sh(
+        "pkhash build a -o a.pkh --on-duplicate first; pkhash build b -o b.pkh --on-duplicate last --layout term-order",
+    );
     same("pkhash dump a.pkh | sort", r#"awk '!seen[$0]++ { print $0 "\t" NR - 1 }' a | sort"#);
     same(
         "pkhash dump b.pkh | sort",

@@ -10,10 +10,12 @@ mod raw;
 use std::fs;
 
 use common::{
-    Folder, Model, Rng, build_bytes, check, check_bytes, int, numbered, of_slice, open_all,
-    publish, slices,
+    Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, check, check_bytes, exceptions, int,
+    meet_with_other_seeds, meet_with_seed_0, numbered, of_slice, open_all, publish, slices,
+    too_many_of_one_hash,
 };
 use pkhash_std::core::Error as CoreError;
+use pkhash_std::core::build::PerfectShape;
 use pkhash_std::{
     Built, DELETED, DocMap, Error, Hasher, Layout, LayoutChoice, MergeInput, MergeOptions,
     OnDuplicate, Options, Result, TableFile, ValueChoice, ValueFormat, WriterOptions, merge,
@@ -98,6 +100,7 @@ impl Case {
     /// Tables are made of the pool's keys: of other ones for each input, unless keys are shared.
     fn new(keys: Vec<Vec<u8>>, inputs: usize, width: Option<u8>, shared: bool, seed: u64) -> Self {
         let mut rng = Rng(seed);
+        let inline = keys.iter().all(|key| key.len() == keys[0].len() && key.len() <= 31);
         let truncated = rng.below(3) == 0;
         let hasher = match truncated {
             true => Hasher::truncated(seed, rng.below(7) as u8),
@@ -121,20 +124,29 @@ impl Case {
                 model.entry(key.clone()).or_insert(value);
             }
         }
-        let filter_bits = |rng: &mut Rng| [0, 10, 10, 3][rng.below(4)];
-        // 1,024 partitions are slow to make without optimization.
-        let partition_bits = |rng: &mut Rng| match rng.below(20) {
-            0 => Some(10),
-            1..=6 => None,
+        let filter_bits = |rng: &mut Rng| [None, Some(0), Some(10), Some(3)][rng.below(4)];
+        let layout = |rng: &mut Rng| match rng.below(7) {
+            0 if inline => LayoutChoice::Fixed(Layout::Inline),
+            0..2 => LayoutChoice::Fixed(Layout::TermOrder),
+            2..4 => LayoutChoice::Auto,
+            _ => LayoutChoice::Fixed(Layout::Perfect),
+        };
+        // 1,024 partitions and more are slow to make without optimization: here and there one table.
+        let many = rng.below(30);
+        let partition_bits = |rng: &mut Rng, layout: LayoutChoice, many: bool| match layout {
+            LayoutChoice::Fixed(Layout::Inline | Layout::TermOrder) if many => Some(10),
+            _ if many => Some(11),
+            _ if rng.below(3) == 0 => None,
             _ => Some(rng.below(6) as u8),
         };
-        let layout = |rng: &mut Rng| match rng.below(3) {
-            0 => LayoutChoice::Fixed(Layout::TermOrder),
-            _ => LayoutChoice::Auto,
+        let shape = |rng: &mut Rng| match rng.below(3) {
+            0 => PerfectShape { keys_per_100_buckets: 200, keys_per_1000_slots: 800 },
+            _ => PerfectShape::default(),
         };
         let inputs = models
             .into_iter()
-            .map(|model| {
+            .enumerate()
+            .map(|(i, model)| {
                 let n = model.len();
                 let docs = match rng.below(4) {
                     0 => DocMap::Keep,
@@ -154,24 +166,34 @@ impl Case {
                     None if rng.below(2) == 0 => ValueChoice::Auto,
                     None => integer(4 + rng.below(5) as u8),
                 };
-                let options = Options {
-                    layout: layout(&mut rng),
+                let layout = layout(&mut rng);
+                let mut options = Options {
+                    layout,
                     value,
                     filter_bits: filter_bits(&mut rng),
                     hasher,
-                    partition_bits: partition_bits(&mut rng),
+                    partition_bits: partition_bits(&mut rng, layout, i == many),
+                    packed: rng.below(2) == 0,
+                    shape: shape(&mut rng),
                 };
+                if too_many(&options, model.keys()) {
+                    options.layout = LayoutChoice::Fixed(Layout::TermOrder);
+                    options.partition_bits = Some(2);
+                }
                 Input { model, options, docs }
             })
             .collect();
+        let layout = layout(&mut rng);
         let output = MergeOptions {
-            layout: layout(&mut rng),
+            layout,
             value: match (width, rng.below(3)) {
                 (None, 0) => integer(8),
                 _ => ValueChoice::Auto,
             },
-            filter_bits: (rng.below(2) == 0).then(|| filter_bits(&mut rng)),
-            partition_bits: partition_bits(&mut rng),
+            filter_bits: filter_bits(&mut rng),
+            partition_bits: partition_bits(&mut rng, layout, many >= 28),
+            packed: rng.below(2) == 0,
+            shape: shape(&mut rng),
             threads: 1,
             ..MergeOptions::default()
         };
@@ -201,7 +223,7 @@ impl Case {
     }
 
     /// Options with which the merged table would be built afresh.
-    fn afresh(&self) -> Options {
+    fn afresh(&self, tables: &[TableFile]) -> Options {
         let first = &self.inputs[0].options;
         let value = match (self.output.value, first.value) {
             (ValueChoice::Auto, ValueChoice::Fixed(value))
@@ -214,11 +236,20 @@ impl Case {
         Options {
             layout: self.output.layout,
             value,
-            filter_bits: self.output.filter_bits.unwrap_or(first.filter_bits),
+            filter_bits: self.output.filter_bits.or(Some(tables[0].footer().filter_bits)),
             hasher: first.hasher,
             partition_bits: self.output.partition_bits,
+            packed: self.output.packed,
+            shape: self.output.shape,
         }
     }
+}
+
+/// Whether a perfect table was asked for that cannot hold so many keys of one hash. (The keys of this
+/// file's cases are short: `Auto` is perfect.)
+fn too_many<'k>(options: &Options, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> bool {
+    matches!(options.layout, LayoutChoice::Auto | LayoutChoice::Fixed(Layout::Perfect))
+        && exceptions(options, keys.into_iter().map(Vec::as_slice)).1 > MAX_EXCEPTIONS
 }
 
 /// Keys of one length or of many, none twice.
@@ -255,14 +286,22 @@ proptest! {
         let left = case.left();
         let tables = case.tables();
         let inputs = case.merge_inputs(&tables);
+        let options = case.afresh(&tables);
+        if too_many(&options, left.iter().map(|pair| &pair.0)) {
+            too_many_of_one_hash(&merged(&inputs, &case.output).unwrap_err());
+            return Ok(());
+        }
         let (built, bytes) = merged(&inputs, &case.output).unwrap();
         let (_, more_threads) =
             merged(&inputs, &MergeOptions { threads: 4, ..case.output.clone() }).unwrap();
         assert!(bytes == more_threads, "the threads changed the bytes");
-        let options =
-            WriterOptions { table: case.afresh(), threads: 1, ..WriterOptions::default() };
-        let (_, afresh) = build_bytes(options, of_slice(&left)).unwrap();
+        let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
+        let (written, afresh) = build_bytes(options, of_slice(&left)).unwrap();
         assert!(bytes == afresh, "merged is not as built afresh: {:?}", built.footer);
+        assert_eq!(
+            (built.evictions, built.exceptions, built.duplicates),
+            (written.evictions, written.exceptions, 0)
+        );
         let absent: Vec<Vec<u8>> =
             case.inputs.iter().flat_map(|input| input.model.keys().cloned()).collect();
         check_bytes(&bytes, &left.into_iter().collect(), &absent);
@@ -275,6 +314,11 @@ proptest! {
         let inputs = case.merge_inputs(&tables);
         let last: Model = left.iter().cloned().collect();
         let first: Model = left.iter().rev().cloned().collect();
+        if too_many(&case.afresh(&tables), last.keys()) {
+            let options = MergeOptions { on_duplicate: OnDuplicate::First, ..case.output.clone() };
+            too_many_of_one_hash(&merged(&inputs, &options).unwrap_err());
+            return Ok(());
+        }
         for (on_duplicate, model) in [(OnDuplicate::First, &first), (OnDuplicate::Last, &last)] {
             let options = MergeOptions { on_duplicate, ..case.output.clone() };
             let (built, bytes) = merged(&inputs, &options).unwrap();
@@ -326,6 +370,250 @@ fn nothing_and_next_to_nothing() {
             assert!(bytes == afresh, "{docs:?}");
         }
     }
+}
+
+/// Inputs of every layout and of any number of partitions, into tables of every layout with more or
+/// fewer of them.
+#[test]
+fn from_every_layout_to_every_layout() {
+    let perfect = LayoutChoice::Fixed(Layout::Perfect);
+    let [inline, term_order] = [Layout::Inline, Layout::TermOrder].map(LayoutChoice::Fixed);
+    let mut rng = Rng(21);
+    for fixed in [true, false] {
+        let makes = [
+            (if fixed { inline } else { term_order }, 3, true),
+            (term_order, 10, false),
+            // Coarser than most outputs, and finer.
+            (perfect, 0, false),
+            (perfect, 2, true),
+            (perfect, 11, false),
+            (LayoutChoice::Auto, 5, false),
+        ];
+        let models: Vec<Model> = (0..makes.len())
+            .map(|i| {
+                let len = |rng: &mut Rng| if fixed { 8 } else { 1 + rng.below(40) };
+                // Documents are numbered on.
+                let docs = 40 * i as u64..40 * (i as u64 + 1);
+                docs.map(|doc| {
+                    let len = len(&mut rng);
+                    ([&rng.bytes(len)[..], &doc.to_be_bytes()].concat(), int(doc))
+                })
+                .collect()
+            })
+            .collect();
+        let tables: Vec<TableFile> = makes
+            .into_iter()
+            .zip(&models)
+            .map(|((layout, bits, packed), model)| {
+                let partition_bits = Some(bits);
+                table(Options { layout, partition_bits, packed, ..Options::default() }, model)
+            })
+            .collect();
+        let all: Model = models.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+        // Every third doc is deleted, and the others move up.
+        let map: Vec<u32> =
+            (0..240).map(|doc| if doc % 3 == 0 { DELETED } else { doc - doc / 3 }).collect();
+        let left: Model = all
+            .iter()
+            .filter_map(|(key, value)| {
+                Some((key.clone(), map_value(&DocMap::Map(map.clone()), value)?))
+            })
+            .collect();
+        let outputs = [
+            (term_order, Some(0)),
+            (term_order, Some(4)),
+            (perfect, None),
+            (perfect, Some(0)),
+            (perfect, Some(4)),
+            (perfect, Some(11)),
+            (LayoutChoice::Auto, Some(12)),
+            (if fixed { inline } else { term_order }, Some(6)),
+        ];
+        for (layout, partition_bits) in outputs {
+            for (docs, model) in [(DocMap::Keep, &all), (DocMap::Map(map.clone()), &left)] {
+                let inputs: Vec<_> =
+                    tables.iter().map(|table| MergeInput { table, docs: docs.clone() }).collect();
+                // By default the filter of the first table.
+                let options =
+                    MergeOptions { layout, partition_bits, threads: 2, ..MergeOptions::default() };
+                let (_, bytes) = merged(&inputs, &options).unwrap();
+                let filter_bits = Some(10);
+                let options = Options { layout, partition_bits, filter_bits, ..Options::default() };
+                let options = WriterOptions { table: options, ..WriterOptions::default() };
+                let (built, afresh) = build_bytes(options, slices(model)).unwrap();
+                assert!(bytes == afresh, "{:?}", built.footer);
+                if docs == DocMap::Keep {
+                    let path = Folder::new();
+                    let file = TableFile::open(path.write("merged.pkh", &bytes)).unwrap();
+                    check(&file, model, &[]);
+                }
+            }
+        }
+    }
+}
+
+/// Of keys that several inputs share, whatever their layouts, the first or the last one stays: as if
+/// nothing but the survivors had ever been.
+#[test]
+fn duplicates_across_layouts() {
+    let makes = [
+        (LayoutChoice::Fixed(Layout::Perfect), 0),
+        (LayoutChoice::Fixed(Layout::TermOrder), 2),
+        (LayoutChoice::Fixed(Layout::Perfect), 5),
+        (LayoutChoice::Auto, 1),
+    ];
+    let mut rng = Rng(22);
+    let models: Vec<Model> = (0..makes.len() as u64)
+        .map(|i| {
+            (0..150)
+                .map(|n| (format!("key-{}", rng.below(300)).into_bytes(), int(1000 * i + n)))
+                .collect()
+        })
+        .collect();
+    let tables: Vec<TableFile> = makes
+        .into_iter()
+        .zip(&models)
+        .map(|((layout, bits), model)| {
+            table(Options { layout, partition_bits: Some(bits), ..Options::default() }, model)
+        })
+        .collect();
+    let pairs = || models.iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+    let last: Model = pairs().collect();
+    let first: Model = pairs().collect::<Vec<_>>().into_iter().rev().collect();
+    let given = pairs().count() as u64;
+    for layout in [Layout::Perfect, Layout::TermOrder] {
+        for partition_bits in [Some(0), Some(3), Some(7)] {
+            let (layout, value) = (LayoutChoice::Fixed(layout), integer(4));
+            for (on_duplicate, model) in [(OnDuplicate::First, &first), (OnDuplicate::Last, &last)]
+            {
+                let options = MergeOptions {
+                    layout,
+                    value,
+                    partition_bits,
+                    on_duplicate,
+                    filter_bits: Some(0),
+                    ..MergeOptions::default()
+                };
+                let (built, bytes) = merged(&keep(&tables), &options).unwrap();
+                assert_eq!(built.duplicates, given - model.len() as u64);
+                let options = Options {
+                    layout,
+                    value,
+                    partition_bits,
+                    filter_bits: Some(0),
+                    ..Options::default()
+                };
+                let options = WriterOptions { table: options, ..WriterOptions::default() };
+                assert!(bytes == build_bytes(options, slices(model)).unwrap().1);
+            }
+            let options = MergeOptions { layout, partition_bits, ..MergeOptions::default() };
+            let error = merged(&keep(&tables), &options).unwrap_err();
+            assert!(matches!(error, Error::DuplicateKey { .. }), "{error}");
+        }
+    }
+}
+
+/// The lengths of all keys that are left decide how the records of a perfect table lie.
+#[test]
+fn lengths_that_come_together_or_part() {
+    let of = |len: usize, docs: std::ops::Range<u64>| -> Model {
+        let mut rng = Rng(len as u64);
+        docs.map(|doc| (rng.bytes(len), int(doc))).collect()
+    };
+    let facts = |inputs: &[MergeInput<'_>]| {
+        let (built, bytes) = merged(inputs, &MergeOptions::default()).unwrap();
+        (built.footer.layout, built.footer.unit, built.footer.records_per_line, bytes)
+    };
+    let (a, b, c) = (of(19, 0..40), of(8, 40..60), of(40_000, 60..63));
+    let tables = [&a, &b, &c].map(|model| table(Options::default(), model));
+    for table in &tables {
+        assert_eq!((table.footer().layout, table.footer().unit), (Layout::Perfect, 0));
+    }
+    let both: Model = a.iter().chain(&b).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let (layout, unit, per_line, bytes) = facts(&keep(&tables[..2]));
+    assert_eq!((layout, unit, per_line), (Layout::Perfect, 1, 0));
+    check_bytes(&bytes, &both, &[]);
+    // One length is left of a table of two.
+    let mixed = table(Options::default(), &both);
+    let map = (0..60).map(|doc| if doc < 40 { doc } else { DELETED }).collect();
+    let input = MergeInput { table: &mixed, docs: DocMap::Map(map) };
+    let (layout, unit, per_line, bytes) = facts(&[input]);
+    assert_eq!((layout, unit, per_line), (Layout::Perfect, 0, 3));
+    assert!(bytes == build_bytes(WriterOptions::default(), slices(&a)).unwrap().1);
+    // Each was perfect for itself; together they are too long for that.
+    let all: Model = both.iter().chain(&c).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let (layout, _, _, bytes) = facts(&keep(&tables));
+    assert_eq!(layout, Layout::TermOrder);
+    check_bytes(&bytes, &all, &[]);
+    let options =
+        MergeOptions { layout: LayoutChoice::Fixed(Layout::Perfect), ..MergeOptions::default() };
+    let error = merged(&keep(&tables), &options).unwrap_err();
+    assert!(
+        matches!(error, Error::Table { source: CoreError::KeyLength { found: 40_000, .. }, .. }),
+        "{error}"
+    );
+}
+
+/// Exceptions of the inputs may be too many for the output; a layout without them takes all.
+#[test]
+fn exceptions_that_come_together() {
+    let hasher = Hasher::truncated(5, 0);
+    let models = [numbered("a", 0..33), numbered("b", 0..33)];
+    for bits in [0, 2] {
+        let options = Options { hasher, partition_bits: Some(bits), ..Options::default() };
+        let tables = models.each_ref().map(|model| table(options, model));
+        let input = |table, from: u32| {
+            let map = (0..33).map(|doc| if doc < from { DELETED } else { doc }).collect();
+            MergeInput { table, docs: DocMap::Map(map) }
+        };
+        for partition_bits in [Some(0), Some(3)] {
+            let options = MergeOptions { partition_bits, ..MergeOptions::default() };
+            // 33 and 32 keys: 64 beyond the first.
+            let (built, bytes) =
+                merged(&[input(&tables[0], 0), input(&tables[1], 1)], &options).unwrap();
+            assert_eq!((built.footer.layout, built.exceptions), (Layout::Perfect, 64));
+            let model: Model = models[0]
+                .iter()
+                .chain(models[1].iter().filter(|(key, _)| key.as_slice() != b"b-0"))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            check_bytes(&bytes, &model, &[b"b-0".to_vec()]);
+            too_many_of_one_hash(&merged(&keep(&tables), &options).unwrap_err());
+            let layout = LayoutChoice::Fixed(Layout::TermOrder);
+            let (built, _) = merged(&keep(&tables), &MergeOptions { layout, ..options }).unwrap();
+            assert_eq!((built.footer.keys, built.exceptions), (66, 0));
+        }
+    }
+}
+
+/// Each input could be placed, and both together cannot: an error, and nothing left behind.
+#[test]
+fn keys_that_meet_when_they_come_together() {
+    let number = |keys: Vec<Vec<u8>>| -> Model { keys.into_iter().zip((0..).map(int)).collect() };
+    let models =
+        [number(meet_with_seed_0(80).collect()), number(meet_with_other_seeds(80).collect())];
+    let tables = models.each_ref().map(|model| table(Options::default(), model));
+    assert!(tables[0].table().partition(0).unwrap().seed > 0);
+    assert_eq!(tables[1].table().partition(0).unwrap().seed, 0);
+    let folder = Folder::new();
+    let path = folder.path("merged.pkh");
+    let error = merge(&keep(&tables), &path, &MergeOptions::default()).unwrap_err();
+    assert!(
+        matches!(error, Error::Table { path: None, source: CoreError::Unsolvable { .. } }),
+        "{error}"
+    );
+    assert!(folder.names().is_empty());
+    let all: Model = models.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    let layout = LayoutChoice::Fixed(Layout::TermOrder);
+    for options in [
+        MergeOptions { layout, ..MergeOptions::default() },
+        MergeOptions { partition_bits: Some(1), ..MergeOptions::default() },
+    ] {
+        check_bytes(&merged(&keep(&tables), &options).unwrap().1, &all, &[]);
+    }
+    // The seed of a partition is found anew.
+    let (_, bytes) = merged(&keep(&tables[..1]), &MergeOptions::default()).unwrap();
+    assert!(bytes == tables[0].table().as_bytes());
 }
 
 #[test]
@@ -440,10 +728,14 @@ fn outputs_that_do_not_fit() {
         assert!(folder.names().is_empty());
     }
     let input = MergeInput { table: &integers, docs: DocMap::Keep };
+    let term_order = LayoutChoice::Fixed(Layout::TermOrder);
+    let full = PerfectShape { keys_per_1000_slots: 1001, ..PerfectShape::default() };
     for options in [
         MergeOptions { filter_bits: Some(65), ..MergeOptions::default() },
-        MergeOptions { partition_bits: Some(11), ..MergeOptions::default() },
+        MergeOptions { partition_bits: Some(17), ..MergeOptions::default() },
+        MergeOptions { partition_bits: Some(11), layout: term_order, ..MergeOptions::default() },
         MergeOptions { layout: LayoutChoice::Fixed(Layout::Inline), ..MergeOptions::default() },
+        MergeOptions { shape: full, ..MergeOptions::default() },
     ] {
         let error = merge(std::slice::from_ref(&input), &path, &options).unwrap_err();
         assert!(matches!(error, Error::Table { .. }), "{error}");
@@ -548,11 +840,16 @@ fn damaged_inputs() {
     let (mut errors, mut merges) = (0, 0);
     let folder = Folder::new();
     let path = folder.path("merged.pkh");
-    for layout in [Layout::Inline, Layout::TermOrder] {
-        for (filter_bits, partition_bits) in [(0, 0), (10, 3)] {
+    for (layout, fixed) in [
+        (Layout::Inline, true),
+        (Layout::TermOrder, false),
+        (Layout::Perfect, true),
+        (Layout::Perfect, false),
+    ] {
+        for (filter_bits, partition_bits) in [(Some(0), 0), (Some(10), 3)] {
             let model: Model = (0..200)
                 .map(|i| {
-                    let len = if layout == Layout::Inline { 9 } else { rng.below(20) };
+                    let len = if fixed { 9 } else { rng.below(20) };
                     ([&rng.bytes(len)[..], &[i as u8]].concat(), int(i))
                 })
                 .collect();
@@ -570,7 +867,7 @@ fn damaged_inputs() {
             .unwrap();
             let footer = *pkhash_std::Table::open(&bytes).unwrap().footer();
             let body = 64..bytes.len() - footer.footer_len();
-            for _ in 0..150 {
+            for _ in 0..120 {
                 let mut damaged = bytes.clone();
                 for _ in 0..1 + rng.below(3) {
                     let at = body.start + rng.below(body.len());
@@ -595,14 +892,15 @@ fn damaged_inputs() {
                     on_duplicate: OnDuplicate::First,
                     partition_bits: [None, Some(0), Some(2), Some(5)][rng.below(4)],
                     layout: match layout {
-                        Layout::Inline if rng.below(2) == 0 => LayoutChoice::Auto,
+                        _ if rng.below(2) == 0 => LayoutChoice::Auto,
+                        Layout::Inline if rng.below(2) == 0 => LayoutChoice::Fixed(layout),
                         _ => LayoutChoice::Fixed(Layout::TermOrder),
                     },
                     threads: 1,
                     ..MergeOptions::default()
                 };
                 let mut inputs = vec![MergeInput { table: &damaged, docs }];
-                if layout == Layout::TermOrder {
+                if !fixed {
                     inputs.push(MergeInput { table: &other, docs: DocMap::Keep });
                 }
                 match merge(&inputs, &path, &options) {
@@ -628,38 +926,45 @@ fn damaged_inputs() {
 #[test]
 fn damaged_inputs_are_named() {
     let folder = Folder::new();
-    let model = numbered("key", 0..100);
     let path = folder.path("input.pkh");
-    let options = Options {
-        layout: LayoutChoice::Fixed(Layout::TermOrder),
-        filter_bits: 0,
-        ..Options::default()
-    };
-    publish(&path, WriterOptions { table: options, ..WriterOptions::default() }, slices(&model))
-        .unwrap();
-    // All slot words are gone: every pointer is wild.
-    let mut bytes = fs::read(&path).unwrap();
-    let (at, len) = {
-        let table = pkhash_std::Table::open(&bytes).unwrap();
-        let partition = table.partition(0).unwrap();
-        partition.section(Layout::TermOrder, pkhash_std::core::Section::SlotWords)
-    };
-    bytes[at as usize..(at + len) as usize].fill(0xff);
-    for repaired in [false, true] {
-        if repaired {
-            raw::repair_all(&mut bytes);
-        }
-        fs::write(&path, &bytes).unwrap();
-        let file = TableFile::open(&path).unwrap();
-        for docs in [DocMap::Keep, DocMap::Map((0..100).collect())] {
-            let input = MergeInput { table: &file, docs };
-            let error = merged(&[input], &MergeOptions::default()).unwrap_err();
-            match error {
-                Error::Table { source: CoreError::Corrupt { .. }, .. } if repaired => {}
-                Error::Table { source: CoreError::SectionChecksum { .. }, .. } if !repaired => {}
-                _ => panic!("{error}"),
+    // All slot words are gone, or offset lines: every pointer is wild. Or all records are: no key is
+    // where it was.
+    for (layout, from, section) in
+        [(Layout::TermOrder, 0, 2), (Layout::Perfect, 0, 2), (Layout::Perfect, 100, 3)]
+    {
+        let options = Options {
+            layout: LayoutChoice::Fixed(layout),
+            filter_bits: Some(0),
+            ..Options::default()
+        };
+        let model = numbered("key", from..from + 100);
+        let options = WriterOptions { table: options, ..WriterOptions::default() };
+        publish(&path, options, slices(&model)).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        let (at, len) = {
+            let table = pkhash_std::Table::open(&bytes).unwrap();
+            table.footer().sections(&table.partition(0).unwrap())[section]
+        };
+        assert!(len > 0);
+        bytes[at as usize..(at + len) as usize].fill(0xff);
+        for repaired in [false, true] {
+            if repaired {
+                raw::repair_all(&mut bytes);
             }
-            common::names_path(&error, &path);
+            fs::write(&path, &bytes).unwrap();
+            let file = TableFile::open(&path).unwrap();
+            // Any value of one byte has a place in the map.
+            for docs in [DocMap::Keep, DocMap::Map((0..256).collect())] {
+                let input = MergeInput { table: &file, docs };
+                let error = merged(&[input], &MergeOptions::default()).unwrap_err();
+                match error {
+                    Error::Table { source: CoreError::Corrupt { .. }, .. } if repaired => {}
+                    Error::Table { source: CoreError::SectionChecksum { .. }, .. } if !repaired => {
+                    }
+                    _ => panic!("{error}"),
+                }
+                common::names_path(&error, &path);
+            }
         }
     }
 }

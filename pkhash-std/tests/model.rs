@@ -1,17 +1,19 @@
 //! The writer against a `BTreeMap`: random keys, options and budgets; spills; duplicates; edges of
-//! length and number; and the same bytes however a table was built.
+//! length and number; and the same bytes however a table was built, in memory by the core too.
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{
-    Folder, Model, Rng, build_bytes, check, check_bytes, check_large, int, names_path, numbered,
-    of_slice, open_all, publish, slices,
+    Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, build_in_core, check, check_bytes,
+    check_large, exceptions, int, meet_with_other_seeds, meet_with_seed_0, names_path, numbered,
+    of_slice, open_all, publish, slices, too_many_of_one_hash,
 };
 use pkhash_std::core::Error as CoreError;
+use pkhash_std::core::build::PerfectShape;
 use pkhash_std::{
     Control, Error, Hasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Options, TableFile,
     TableWriter, ValueChoice, ValueFormat, WriterOptions,
@@ -49,7 +51,7 @@ fn key(len: impl Strategy<Value = usize> + Clone + 'static) -> BoxedStrategy<Vec
     .boxed()
 }
 
-/// Keys of one length, which `Auto` lays inline, or of many.
+/// Keys of one length, or of many.
 fn keys() -> BoxedStrategy<Vec<Vec<u8>>> {
     let number = || prop_oneof![1 => 0..3usize, 4 => 3..120usize];
     let mixed = prop_oneof![8 => 0..40usize, 2 => 120..136usize, 1 => 400..520usize];
@@ -71,28 +73,76 @@ fn hasher() -> BoxedStrategy<Hasher> {
 }
 
 fn partition_bits() -> BoxedStrategy<Option<u8>> {
-    prop_oneof![3 => Just(None), 6 => (0..=4u8).prop_map(Some), 2 => (5..=10u8).prop_map(Some)]
-        .boxed()
+    prop_oneof![
+        6 => Just(None),
+        12 => (0..=4u8).prop_map(Some),
+        4 => (5..=10u8).prop_map(Some),
+        // More than the writer has bins.
+        1 => (11..=12u8).prop_map(Some),
+    ]
+    .boxed()
 }
 
-fn filter_bits() -> BoxedStrategy<u8> {
-    prop_oneof![2 => Just(0), 3 => Just(10), 1 => 1..=64u8].boxed()
+fn filter_bits() -> BoxedStrategy<Option<u8>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(0)),
+        1 => Just(Some(10)),
+        1 => (1..=64u8).prop_map(Some),
+    ]
+    .boxed()
 }
 
-/// Options that fit the keys of [`keys`].
+fn layout() -> BoxedStrategy<LayoutChoice> {
+    prop_oneof![
+        1 => Just(LayoutChoice::Auto),
+        1 => Just(LayoutChoice::Fixed(Layout::Inline)),
+        2 => Just(LayoutChoice::Fixed(Layout::TermOrder)),
+        3 => Just(LayoutChoice::Fixed(Layout::Perfect)),
+    ]
+    .boxed()
+}
+
+fn shape() -> BoxedStrategy<PerfectShape> {
+    let of = |keys_per_100_buckets, keys_per_1000_slots| PerfectShape {
+        keys_per_100_buckets,
+        keys_per_1000_slots,
+    };
+    prop_oneof![
+        3 => Just(PerfectShape::default()),
+        1 => (100..=300u16, 500..=990u16).prop_map(move |(buckets, slots)| of(buckets, slots)),
+        1 => Just(of(400, 900)),
+    ]
+    .boxed()
+}
+
+/// Options for the keys of [`keys`], once they are [`fit`].
 fn options() -> impl Strategy<Value = Options> {
-    (any::<bool>(), hasher(), partition_bits(), filter_bits()).prop_map(
-        |(term_order, hasher, partition_bits, filter_bits)| Options {
-            layout: match term_order {
-                true => LayoutChoice::Fixed(Layout::TermOrder),
-                false => LayoutChoice::Auto,
-            },
+    (layout(), hasher(), partition_bits(), filter_bits(), any::<bool>(), shape()).prop_map(
+        |(layout, hasher, partition_bits, filter_bits, packed, shape)| Options {
+            layout,
             value: ValueChoice::Auto,
             filter_bits,
             hasher,
             partition_bits,
+            packed,
+            shape,
         },
     )
+}
+
+/// Term-order instead of inline if the keys do not fit that, and no more partitions than a layout has.
+fn fit<'k>(mut table: Options, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> Options {
+    let lens: BTreeSet<usize> = keys.into_iter().map(Vec::len).collect();
+    let inline = lens.len() <= 1 && lens.iter().all(|len| *len <= 31);
+    if table.layout == LayoutChoice::Fixed(Layout::Inline) && !inline {
+        table.layout = LayoutChoice::Fixed(Layout::TermOrder);
+    }
+    if let LayoutChoice::Fixed(layout) = table.layout {
+        let bits = table.partition_bits;
+        table.partition_bits = bits.map(|bits| bits.min(layout.max_partition_bits()));
+    }
+    table
 }
 
 fn value() -> impl Strategy<Value = u64> + Clone {
@@ -104,7 +154,7 @@ fn pairs() -> impl Strategy<Value = Pairs> {
     (keys(), value()).prop_flat_map(|(keys, most)| {
         let n = keys.len();
         (Just(keys), prop::collection::vec(0..=most, n)).prop_map(|(keys, values)| {
-            let mut seen = std::collections::BTreeSet::new();
+            let mut seen = BTreeSet::new();
             let pairs = keys.into_iter().zip(values.into_iter().map(int));
             pairs.filter(|(key, _)| seen.insert(key.clone())).collect()
         })
@@ -115,24 +165,51 @@ fn with(table: Options) -> WriterOptions {
     WriterOptions { table, threads: 1, ..WriterOptions::default() }
 }
 
-/// Builds in several ways that must not matter, and checks the bytes.
-fn all_ways(table: Options, pairs: &Pairs) -> Vec<u8> {
-    let (built, bytes) = build_bytes(with(table), of_slice(pairs)).unwrap();
-    assert_eq!((built.duplicates, built.spilled), (0, 0));
-    assert_eq!(built.footer.keys, pairs.len() as u64);
+/// Builds in several ways that must not matter, and checks facts and bytes. `None`: a perfect table
+/// cannot hold so many keys of one hash, as each of the ways must say.
+fn all_ways(table: Options, pairs: &Pairs) -> Option<Vec<u8>> {
     let other = WriterOptions { threads: 4, memory: MIN_MEMORY, ..with(table) };
-    let (_, backward) = build_bytes(other, of_slice(pairs).rev()).unwrap();
-    assert!(bytes == backward, "order, threads or memory changed the bytes: {table:?}");
-    bytes
+    let ways =
+        [build_bytes(with(table), of_slice(pairs)), build_bytes(other, of_slice(pairs).rev())];
+    let core = build_in_core(&table, of_slice(pairs));
+    // The keys of this file's strategies are short.
+    let layout = match table.layout {
+        LayoutChoice::Auto => Layout::Perfect,
+        LayoutChoice::Fixed(layout) => layout,
+    };
+    let (all, most) = match layout {
+        Layout::Perfect => exceptions(&table, of_slice(pairs).map(|(key, _)| key)),
+        _ => (0, 0),
+    };
+    if most > MAX_EXCEPTIONS {
+        for way in ways {
+            too_many_of_one_hash(&way.unwrap_err());
+        }
+        too_many_of_one_hash(&core.unwrap_err().into());
+        return None;
+    }
+    let core = core.unwrap();
+    for way in ways {
+        let (built, bytes) = way.unwrap();
+        assert_eq!((built.duplicates, built.spilled), (0, 0));
+        assert_eq!(built.footer.keys, pairs.len() as u64);
+        assert_eq!((built.footer.layout, built.exceptions), (layout, all));
+        let default = if layout == Layout::Perfect { 0 } else { 10 };
+        assert_eq!(built.footer.filter_bits, table.filter_bits.unwrap_or(default));
+        assert!(bytes == core, "order, threads or memory changed the bytes: {table:?}");
+    }
+    Some(core)
 }
 
 proptest! {
-    #![proptest_config(config(96))]
+    #![proptest_config(config(120))]
 
     #[test]
     fn tables_of_integers(pairs in pairs(), table in options(), absent in keys()) {
-        let bytes = all_ways(table, &pairs);
-        check_bytes(&bytes, &pairs.into_iter().collect(), &absent);
+        let table = fit(table, pairs.iter().map(|pair| &pair.0));
+        if let Some(bytes) = all_ways(table, &pairs) {
+            check_bytes(&bytes, &pairs.into_iter().collect(), &absent);
+        }
     }
 
     #[test]
@@ -148,8 +225,10 @@ proptest! {
         let mut pairs: Pairs = model.clone().into_iter().collect();
         rng.shuffle(&mut pairs);
         let value = ValueChoice::Fixed(ValueFormat::opaque(width).unwrap());
-        let bytes = all_ways(Options { value, ..table }, &pairs);
-        check_bytes(&bytes, &model, &[]);
+        let table = Options { value, ..fit(table, model.keys()) };
+        if let Some(bytes) = all_ways(table, &pairs) {
+            check_bytes(&bytes, &model, &[]);
+        }
     }
 
     /// Keys from a small pool, so that most occur several times.
@@ -163,6 +242,7 @@ proptest! {
             .into_iter()
             .map(|(at, value)| (pool[at % pool.len()].clone(), int(value)))
             .collect();
+        let table = fit(table, pairs.iter().map(|pair| &pair.0));
         check_duplicates(&pairs, &with(table), false);
     }
 }
@@ -258,37 +338,58 @@ fn many(seed: u64, len: std::ops::Range<usize>, bytes: usize) -> Pairs {
 #[test]
 fn a_table_that_outgrows_the_budget_is_spilled_and_is_the_same() {
     let folder = Folder::new();
-    for (name, pairs) in [
-        ("short", many(1, 36..37, 5 << 20)),
-        ("long", many(2, 900..1100, 9 << 20)),
+    let fixed = |layout, partition_bits| Options {
+        layout: LayoutChoice::Fixed(layout),
+        partition_bits,
+        ..Options::default()
+    };
+    let perfect = |partition_bits| fixed(Layout::Perfect, partition_bits);
+    for (name, pairs, tables) in [
+        (
+            "short",
+            many(1, 27..28, 4 << 20),
+            // The last one splits what was spilled of a bin.
+            vec![fixed(Layout::Inline, None), perfect(Some(12))],
+        ),
+        ("long", many(2, 900..1100, 9 << 20), vec![fixed(Layout::TermOrder, None), perfect(None)]),
         // Longer than what the writer sets aside for a bin, and than the whole budget.
-        ("longest", {
-            let mut pairs = many(3, 200_000..500_000, 14 << 20);
-            pairs.push((vec![7; 9 << 20], int(5)));
-            pairs.push((Vec::new(), int(6)));
-            pairs
-        }),
+        (
+            "longest",
+            {
+                let mut pairs = many(3, 200_000..500_000, 14 << 20);
+                pairs.push((vec![7; 9 << 20], int(5)));
+                pairs.push((Vec::new(), int(6)));
+                pairs
+            },
+            vec![Options::default()],
+        ),
     ] {
-        let (whole, bytes) = build_bytes(with(Options::default()), of_slice(&pairs)).unwrap();
-        assert_eq!(whole.spilled, 0, "{name}");
         let temp_dir = folder.path(name);
         std::fs::create_dir(&temp_dir).unwrap();
-        for threads in [1, 4] {
+        let (whole, bytes) = build_bytes(with(tables[0]), of_slice(&pairs)).unwrap();
+        assert_eq!(whole.spilled, 0, "{name}");
+        let model: Model = pairs.iter().cloned().collect();
+        let mut shuffled = pairs;
+        for (i, table) in tables.into_iter().enumerate() {
+            let threads = [4, 1][i];
+            Rng(threads as u64).shuffle(&mut shuffled);
             let options = WriterOptions {
                 memory: MIN_MEMORY,
                 threads,
                 temp_dir: Some(temp_dir.clone()),
-                ..WriterOptions::default()
+                ..with(table)
             };
-            let mut shuffled = pairs.clone();
-            Rng(threads as u64).shuffle(&mut shuffled);
             let (built, spilled) = build_bytes(options, of_slice(&shuffled)).unwrap();
             assert!(built.spilled > 0, "{name}: did not spill");
-            assert!(bytes == spilled, "{name}: a spill changed the bytes");
+            let expected = match i {
+                0 => bytes.clone(),
+                _ => build_in_core(&table, of_slice(&shuffled)).unwrap(),
+            };
+            assert!(spilled == expected, "{name}, {i}: a spill changed the bytes");
             assert!(common::names(&temp_dir).is_empty());
+            let path = folder.write("table.pkh", &spilled);
+            check_large(&TableFile::open(path).unwrap(), &model);
         }
-        let path = folder.write("table.pkh", &bytes);
-        check_large(&TableFile::open(path).unwrap(), &pairs.into_iter().collect());
     }
 }
 
@@ -300,60 +401,380 @@ fn duplicates_across_spills() {
     for (at, value) in [(0, 1_000_000), (n - 1, 1_000_001), (5, 1_000_002), (5, 1_000_003)] {
         pairs.push((pairs[at].0.clone(), int(value)));
     }
-    let options = WriterOptions { memory: MIN_MEMORY, ..WriterOptions::default() };
-    assert!(check_duplicates(&pairs, &options, true) > 0, "did not spill");
+    for (layout, partition_bits) in [(Layout::TermOrder, None), (Layout::Perfect, Some(11))] {
+        let layout = LayoutChoice::Fixed(layout);
+        let table = Options { layout, partition_bits, ..Options::default() };
+        let options = WriterOptions { memory: MIN_MEMORY, ..with(table) };
+        assert!(check_duplicates(&pairs, &options, true) > 0, "did not spill");
+    }
+}
+
+/// Every number of partitions, with more of them than the writer has bins, too: in memory and spilled,
+/// on one thread and on several, the same as the core makes.
+#[test]
+fn every_number_of_partitions() {
+    let folder = Folder::new();
+    let short = many(8, 12..13, 32_000);
+    let mixed = many(9, 1..60, 60_000);
+    let spilled = many(10, 9000..9001, 7 << 20);
+    for bits in 0..=16u8 {
+        let table = Options { partition_bits: Some(bits), ..Options::default() };
+        // Many partitions take their time without optimization.
+        let inputs: &[_] = match bits {
+            10 | 13 => &[&mixed, &spilled],
+            14.. if bits % 2 == 0 => &[&mixed],
+            14.. => &[&short],
+            _ => &[&short, &mixed],
+        };
+        for pairs in inputs.iter().copied() {
+            let core = build_in_core(&table, of_slice(pairs)).unwrap();
+            let threads = 1 + usize::from(bits) % 3;
+            let options = WriterOptions { memory: MIN_MEMORY, threads, ..with(table) };
+            let (built, bytes) = build_bytes(options, of_slice(pairs).rev()).unwrap();
+            assert_eq!(built.spilled > 0, std::ptr::eq(pairs, &spilled));
+            assert_eq!(built.footer.layout, Layout::Perfect);
+            assert_eq!(built.footer.partitions(), 1 << bits);
+            assert!(bytes == core, "{bits} partition bits");
+            let path = folder.write("table.pkh", &bytes);
+            check_large(&TableFile::open(path).unwrap(), &pairs.iter().cloned().collect());
+        }
+        // The others have fewer partitions.
+        for layout in [Layout::Inline, Layout::TermOrder] {
+            let table = Options { layout: LayoutChoice::Fixed(layout), ..table };
+            match build_bytes(with(table), of_slice(&short)) {
+                Ok((built, bytes)) => {
+                    assert!(bits <= 10 && built.footer.partitions() == 1 << bits);
+                    assert!(bytes == build_in_core(&table, of_slice(&short)).unwrap());
+                }
+                Err(Error::Table {
+                    path: None,
+                    source: CoreError::BadOption { option: "partition bits", expected: 10, .. },
+                }) => assert!(bits > 10),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Of a bin that is split, the first and the last of equal keys are still told apart.
+#[test]
+fn duplicates_in_split_bins() {
+    let mut rng = Rng(11);
+    let pairs: Pairs =
+        // Long enough that a bin has several chunks.
+        (0..3000).map(|i| (format!("{:0300}", rng.below(1000)).into_bytes(), int(i))).collect();
+    for bits in [11, 13] {
+        let table = Options { partition_bits: Some(bits), ..Options::default() };
+        check_duplicates(&pairs, &with(table), true);
+    }
+}
+
+/// Keys of one hash: up to 64 beyond the first in a partition, each in a place of its own.
+#[test]
+fn exceptions_and_too_many_of_them() {
+    let folder = Folder::new();
+    let path = folder.path("table.pkh");
+    for len in [8, 0] {
+        // All keys have one hash.
+        let hasher = Hasher::truncated(3, 0);
+        let model = |n: u64| -> Model {
+            let key = |i: u64| match len {
+                8 => i.to_be_bytes().to_vec(),
+                _ => vec![b'x'; i as usize],
+            };
+            (0..n).map(|i| (key(i), int(i))).collect()
+        };
+        for partition_bits in [0, 3] {
+            let table =
+                Options { hasher, partition_bits: Some(partition_bits), ..Options::default() };
+            for n in [1, 2, 64, 65] {
+                let model = model(n);
+                let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
+                let (built, _) = build_bytes(with(table), slices(&model)).unwrap();
+                assert_eq!((built.exceptions, built.evictions), (n - 1, 0));
+                check_bytes(&bytes, &model, &[vec![1; 8]]);
+            }
+            let error = publish(&path, with(table), slices(&model(66))).unwrap_err();
+            too_many_of_one_hash(&error);
+            assert!(folder.names().is_empty());
+            // Term-order takes them all.
+            let layout = LayoutChoice::Fixed(Layout::TermOrder);
+            let table = Options { layout, ..table };
+            let bytes = all_ways(table, &model(300).into_iter().collect()).unwrap();
+            check_bytes(&bytes, &model(300), &[]);
+        }
+    }
+}
+
+/// A perfect hash function that is asked for too much: an error, and nothing left behind.
+#[test]
+fn keys_that_cannot_be_placed() {
+    let folder = Folder::new();
+    let path = folder.path("table.pkh");
+    let shape = PerfectShape { keys_per_100_buckets: 800, keys_per_1000_slots: 1000 };
+    let table = Options { shape, ..Options::default() };
+    for (n, bits) in [(24, 0), (60, 1)] {
+        let model = numbered("key", 10..10 + n);
+        let table = Options { partition_bits: Some(bits), ..table };
+        let error = publish(&path, with(table), slices(&model)).unwrap_err();
+        assert!(
+            matches!(error, Error::Table { path: None, source: CoreError::Unsolvable { .. } }),
+            "{error}"
+        );
+        assert!(folder.names().is_empty());
+    }
+    // Room for them is enough, or a layout that has no such function.
+    let model = numbered("key", 10..34);
+    for table in [
+        Options { shape: PerfectShape { keys_per_1000_slots: 700, ..shape }, ..table },
+        Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..table },
+    ] {
+        let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
+        check_bytes(&bytes, &model, &[]);
+    }
+}
+
+/// Keys that were made to meet: the partition takes another seed, if there is one that places them.
+#[test]
+fn keys_that_meet_in_one_bucket() {
+    let folder = Folder::new();
+    let path = folder.path("table.pkh");
+    let number = |keys: Vec<Vec<u8>>| -> Model { keys.into_iter().zip((0..).map(int)).collect() };
+    let mut met: Vec<Vec<u8>> = meet_with_seed_0(100).collect();
+    met.extend((0u64..500).map(|i| i.to_be_bytes().to_vec()));
+    let one_length = number(met.clone());
+    let mut several = one_length.clone();
+    several.insert(b"short".to_vec(), int(7));
+    for model in [one_length, several] {
+        for bits in [0, 2] {
+            let table = Options { partition_bits: Some(bits), ..Options::default() };
+            let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
+            let sound = pkhash_std::Table::open(&bytes).unwrap();
+            let seeds: Vec<bool> =
+                (0..1 << bits).map(|p| sound.partition(p).unwrap().seed > 0).collect();
+            let expected: &[bool] = if bits == 0 { &[true] } else { &[false, false, true, false] };
+            assert_eq!(seeds, expected);
+            check_bytes(&bytes, &model, &[vec![0xff; 8]]);
+        }
+    }
+    // And others that meet with all seeds but that one.
+    let others: Vec<Vec<u8>> = meet_with_other_seeds(100).collect();
+    let bytes = all_ways(Options::default(), &number(others.clone()).into_iter().collect());
+    check_bytes(&bytes.unwrap(), &number(others.clone()), &[]);
+    met.extend(others);
+    let model = number(met);
+    let error = publish(&path, with(Options::default()), slices(&model)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Table { path: None, source: CoreError::Unsolvable { keys: 700, seeds: 32 } }
+        ),
+        "{error}"
+    );
+    assert!(folder.names().is_empty());
+    // Another hash, more partitions, another layout.
+    for table in [
+        Options { hasher: Hasher::new(1), ..Options::default() },
+        Options { partition_bits: Some(1), ..Options::default() },
+        Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..Options::default() },
+    ] {
+        let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
+        check_bytes(&bytes, &model, &[]);
+    }
+}
+
+/// What a build of a perfect table says of the work: buckets made room for others, in any partition.
+#[test]
+fn evictions_are_counted() {
+    let pairs = many(12, 12..13, 300_000);
+    let built = |pairs: &Pairs, layout, partition_bits, threads| {
+        let table = Options {
+            layout: LayoutChoice::Fixed(layout),
+            partition_bits: Some(partition_bits),
+            ..Options::default()
+        };
+        let options = WriterOptions { threads, ..with(table) };
+        build_bytes(options, of_slice(pairs)).unwrap().0
+    };
+    for bits in [0, 2] {
+        let all = built(&pairs, Layout::Perfect, bits, 1);
+        assert!(all.evictions > 0 && all.exceptions == 0);
+        assert_eq!(built(&pairs, Layout::Perfect, bits, 4).evictions, all.evictions);
+        // As many as with the keys of one partition at a time.
+        let partition = |key: &[u8]| pkhash_std::core::partition(Hasher::new(0).hash(key), bits);
+        let parts: Vec<u64> = (0..1 << bits)
+            .map(|p| {
+                let mine = pairs.iter().filter(|(key, _)| partition(key) == p).cloned().collect();
+                built(&mine, Layout::Perfect, bits, 1).evictions
+            })
+            .collect();
+        assert_eq!(parts.iter().sum::<u64>(), all.evictions);
+        assert!(parts.iter().all(|evictions| *evictions > 0), "{parts:?}");
+        for layout in [Layout::Inline, Layout::TermOrder] {
+            let other = built(&pairs, layout, bits, 1);
+            assert_eq!((other.evictions, other.exceptions), (0, 0));
+        }
+    }
+}
+
+/// Records that keep to their lines of 64 bytes, unless they are to be packed.
+#[test]
+fn records_in_lines() {
+    let mut rng = Rng(13);
+    // Length of the key beside a value of one byte, records in a line.
+    for (len, per_line) in
+        [(0, 0), (1, 0), (6, 9), (9, 6), (15, 0), (18, 0), (19, 3), (20, 3), (59, 1), (62, 1)]
+            .into_iter()
+            .chain([(58, 0), (63, 0), (64, 0), (100, 0)])
+    {
+        let model: Model = (0..600).map(|i| (rng.bytes(len), int(i % 256))).collect();
+        let mut lens = Vec::new();
+        for packed in [false, true] {
+            let table = Options { packed, ..Options::default() };
+            let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
+            let footer = *pkhash_std::Table::open(&bytes).unwrap().footer();
+            let expected = if packed { 0 } else { per_line };
+            assert_eq!((footer.records_per_line, footer.unit), (expected, 0), "{len}");
+            check_bytes(&bytes, &model, &[vec![0; len + 1]]);
+            lens.push(bytes.len());
+        }
+        assert_eq!(lens[0] > lens[1], per_line > 0, "{len}: {lens:?}");
+    }
 }
 
 #[test]
 fn keys_of_every_length_at_an_edge() {
-    let lens = [0, 1, 30, 31, 32, 127, 128, 511, 512, 16_383, 16_384, 32_766, 65_535, 65_536];
+    let lens =
+        [0, 1, 30, 31, 32, 127, 128, 511, 512, 16_383, 16_384, 32_766, 65_535, 65_536, 65_537];
     let mut rng = Rng(5);
     let mut all = Model::new();
     for len in lens {
-        // One length alone: inline up to 31 bytes.
+        // One length alone: inline up to 31 bytes, perfect up to 65,536.
         let model: Model = (0..3).map(|i| (rng.bytes(len), int(i))).collect();
-        let (built, bytes) = build_bytes(with(Options::default()), slices(&model)).unwrap();
-        let inline = if len <= 31 { Layout::Inline } else { Layout::TermOrder };
-        assert_eq!(built.footer.layout, inline, "{len}");
-        check_bytes(&bytes, &model, &[]);
-
-        let layout = LayoutChoice::Fixed(Layout::Inline);
-        let result = build_bytes(with(Options { layout, ..Options::default() }), slices(&model));
-        match result {
-            Ok((_, same)) => assert!(len <= 31 && same == bytes),
-            Err(Error::Table { source: CoreError::KeyLength { expected: 31, found }, .. }) => {
-                assert!(len > 31 && found == len as u64);
+        let auto = if len <= 65_536 { Layout::Perfect } else { Layout::TermOrder };
+        for layout in [LayoutChoice::Auto].into_iter().chain(Layout::ALL.map(LayoutChoice::Fixed)) {
+            let table = Options { layout, ..Options::default() };
+            let (layout, most) = match layout {
+                LayoutChoice::Auto => (auto, usize::MAX),
+                LayoutChoice::Fixed(Layout::Inline) => (Layout::Inline, 31),
+                LayoutChoice::Fixed(Layout::Perfect) => (Layout::Perfect, 65_536),
+                LayoutChoice::Fixed(layout) => (layout, usize::MAX),
+            };
+            match build_bytes(with(table), slices(&model)) {
+                Ok((built, bytes)) => {
+                    assert!(len <= most && built.footer.layout == layout, "{len}, {layout}");
+                    assert!(bytes == build_in_core(&table, slices(&model)).unwrap());
+                    check_bytes(&bytes, &model, &[]);
+                }
+                Err(error) => key_length(&error, most, len),
             }
-            Err(error) => panic!("{len}: {error}"),
         }
         all.extend(model);
     }
-    // Lengths that differ cannot be inline, even if all are short.
+    // Lengths that differ so much are for term-order.
     for partition_bits in [None, Some(3)] {
         let table = Options { partition_bits, ..Options::default() };
         let (built, bytes) = build_bytes(with(table), slices(&all)).unwrap();
         assert_eq!(built.footer.layout, Layout::TermOrder);
         check_bytes(&bytes, &all, &[]);
     }
+    // Which has fewer partitions than were asked for, as the writer finds out at the end.
+    let table = Options { partition_bits: Some(11), ..Options::default() };
+    let error = build_bytes(with(table), slices(&all)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Table {
+                path: None,
+                source: CoreError::BadOption { option: "partition bits", expected: 10, found: 11 }
+            }
+        ),
+        "{error}"
+    );
+    // Nor can they be inline, even if all are short.
     let layout = LayoutChoice::Fixed(Layout::Inline);
     let short = numbered("key", 8..12);
     let error =
         build_bytes(with(Options { layout, ..Options::default() }), slices(&short)).unwrap_err();
-    assert!(matches!(error, Error::Table { source: CoreError::KeyLength { .. }, .. }), "{error}");
+    key_length(&error, 5, 6);
+}
+
+/// A key of this length, where there may be that much.
+#[track_caller]
+fn key_length(error: &Error, most: usize, len: usize) {
+    match error {
+        Error::Table { path: None, source: CoreError::KeyLength { expected, found } } => {
+            assert_eq!((*expected, *found), (most as u64, len as u64));
+        }
+        error => panic!("{error}"),
+    }
+}
+
+/// The longest of keys of several lengths decides the unit of offset lines; and then the layout.
+#[test]
+fn keys_at_the_edges_of_offset_lines() {
+    let folder = Folder::new();
+    let mut rng = Rng(6);
+    for (value, width) in [
+        (ValueChoice::Auto, 1),
+        (ValueChoice::Fixed(ValueFormat::opaque(0).unwrap()), 0),
+        (ValueChoice::Fixed(ValueFormat::opaque(64).unwrap()), 64),
+    ] {
+        let value_of = |i: u64| match width {
+            1 => int(i),
+            _ => vec![i as u8; width],
+        };
+        for unit in if width == 1 { &[1usize, 2, 4, 8, 16][..] } else { &[1, 16] } {
+            // FORMAT.md, §3.4.
+            let longest = |unit: usize| 2340 * unit - usize::from(unit > 1) - width;
+            for (len, expected) in [(longest(*unit), *unit), (longest(*unit) + 1, 2 * unit)] {
+                let mut model: Model = (0..28).map(|i| (rng.bytes(len), value_of(i))).collect();
+                model.insert(b"short".to_vec(), value_of(28));
+                let table = Options { value, ..Options::default() };
+                let (built, bytes) = build_bytes(with(table), slices(&model)).unwrap();
+                let found = (built.footer.layout, usize::from(built.footer.unit));
+                if expected <= 16 {
+                    assert_eq!(found, (Layout::Perfect, expected), "{len}");
+                } else {
+                    assert_eq!(found, (Layout::TermOrder, 0), "{len}");
+                    let layout = LayoutChoice::Fixed(Layout::Perfect);
+                    let table = Options { layout, ..table };
+                    let error = build_bytes(with(table), slices(&model)).unwrap_err();
+                    key_length(&error, longest(16), len);
+                }
+                let path = folder.write("table.pkh", &bytes);
+                check(&TableFile::open(path).unwrap(), &model, &[vec![0; len], vec![0; len + 1]]);
+            }
+        }
+    }
+    // A record of a set has no bytes but its key's: the empty one needs padding.
+    let value = ValueChoice::Fixed(ValueFormat::opaque(0).unwrap());
+    for (keys, unit) in [([&b"a"[..], b"bc"], 1), ([b"", b"bc"], 2)] {
+        let model: Model = keys.into_iter().map(|key| (key.to_vec(), Vec::new())).collect();
+        let table = Options { value, ..Options::default() };
+        let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
+        assert_eq!(pkhash_std::Table::open(&bytes).unwrap().footer().unit, unit);
+        check_bytes(&bytes, &model, &[b"b".to_vec(), Vec::new()]);
+    }
 }
 
 #[test]
 fn no_keys_and_one() {
     for n in [0, 1] {
         let model = numbered("only", 0..n);
-        for layout in [
-            LayoutChoice::Auto,
-            LayoutChoice::Fixed(Layout::Inline),
-            LayoutChoice::Fixed(Layout::TermOrder),
-        ] {
-            for (filter_bits, partition_bits) in [(0, None), (10, Some(0)), (10, Some(10))] {
+        for layout in [LayoutChoice::Auto].into_iter().chain(Layout::ALL.map(LayoutChoice::Fixed)) {
+            let most = if let LayoutChoice::Fixed(layout) = layout {
+                layout.max_partition_bits()
+            } else {
+                11
+            };
+            // So many partitions are slow to check without optimization.
+            let most = if n == 1 { most.min(11) } else { 3 };
+            for (filter_bits, partition_bits) in
+                [(None, None), (Some(0), None), (Some(10), Some(0)), (None, Some(most))]
+            {
                 let table = Options { layout, filter_bits, partition_bits, ..Options::default() };
-                let bytes = all_ways(table, &model.clone().into_iter().collect());
+                let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
                 check_bytes(&bytes, &model, &[b"other".to_vec(), Vec::new()]);
             }
         }
@@ -410,11 +831,22 @@ fn values_that_do_not_fit() {
 
 #[test]
 fn options_out_of_range() {
+    let [inline, term_order] = [Layout::Inline, Layout::TermOrder].map(LayoutChoice::Fixed);
+    let shaped = |keys_per_100_buckets, keys_per_1000_slots| {
+        let shape = PerfectShape { keys_per_100_buckets, keys_per_1000_slots };
+        with(Options { shape, ..Options::default() })
+    };
     for options in [
         WriterOptions { memory: MIN_MEMORY - 1, ..WriterOptions::default() },
         WriterOptions { memory: 0, ..WriterOptions::default() },
-        with(Options { filter_bits: 65, ..Options::default() }),
-        with(Options { partition_bits: Some(11), ..Options::default() }),
+        with(Options { filter_bits: Some(65), ..Options::default() }),
+        with(Options { partition_bits: Some(17), ..Options::default() }),
+        with(Options { partition_bits: Some(11), layout: inline, ..Options::default() }),
+        with(Options { partition_bits: Some(11), layout: term_order, ..Options::default() }),
+        shaped(99, 990),
+        shaped(801, 990),
+        shaped(300, 499),
+        shaped(300, 1001),
     ] {
         let folder = Folder::new();
         let error = TableWriter::create(folder.path("table.pkh"), options).unwrap_err();

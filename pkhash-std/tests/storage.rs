@@ -11,9 +11,9 @@ use common::{
     Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
     slices,
 };
-use pkhash_std::core::Error as CoreError;
+use pkhash_std::core::{Error as CoreError, Section};
 use pkhash_std::{
-    Advice, Error, Kernel, Layout, LayoutChoice, Mode, OpenOptions, Options, Publication,
+    Advice, Error, Hasher, Kernel, Layout, LayoutChoice, Mode, OpenOptions, Options, Publication,
     TableFile, Value, WriterOptions,
 };
 
@@ -21,26 +21,65 @@ fn with(table: Options) -> WriterOptions {
     WriterOptions { table, ..WriterOptions::default() }
 }
 
-fn both_layouts() -> [Options; 2] {
-    [Layout::Inline, Layout::TermOrder].map(|layout| Options {
+/// A table of every kind, and its keys: of one length but for term-order and the last one.
+fn every_kind(seed: u64, keys: usize) -> [(Options, Model); 5] {
+    let options = |layout, packed| Options {
         layout: LayoutChoice::Fixed(layout),
         partition_bits: Some(2),
+        packed,
         ..Options::default()
-    })
+    };
+    [
+        (options(Layout::Inline, false), model(seed, keys)),
+        (options(Layout::TermOrder, false), mixed(seed, keys)),
+        // Records in lines, back to back, and behind offset lines.
+        (options(Layout::Perfect, false), model(seed, keys)),
+        (options(Layout::Perfect, true), model(seed, keys)),
+        (options(Layout::Perfect, false), mixed(seed, keys)),
+    ]
 }
 
-/// Keys of one length, so that they go into both layouts.
+/// Keys of one length.
 fn model(seed: u64, keys: usize) -> Model {
     let mut rng = Rng(seed);
-    (0..keys).map(|i| (rng.bytes(16), int(i as u64))).collect()
+    (0..keys).map(|i| (rng.bytes(18), int(i as u64))).collect()
+}
+
+/// Keys of many lengths.
+fn mixed(seed: u64, keys: usize) -> Model {
+    let mut rng = Rng(seed);
+    (0..keys)
+        .map(|i| {
+            let len = 9 + rng.below(40);
+            (rng.bytes(len), int(i as u64))
+        })
+        .collect()
+}
+
+/// [`every_kind`] is what it says.
+#[test]
+fn kinds_of_tables() {
+    let facts = every_kind(4, 300).map(|(options, model)| {
+        let footer = build_bytes(with(options), slices(&model)).unwrap().0.footer;
+        (footer.layout, footer.records_per_line, footer.unit)
+    });
+    assert_eq!(
+        facts,
+        [
+            (Layout::Inline, 0, 0),
+            (Layout::TermOrder, 0, 0),
+            (Layout::Perfect, 3, 0),
+            (Layout::Perfect, 0, 0),
+            (Layout::Perfect, 0, 1),
+        ]
+    );
 }
 
 #[test]
 fn every_mode_advice_and_kernel_answers_alike() {
     let folder = Folder::new();
     let path = folder.path("table.pkh");
-    let model = model(1, 300);
-    for options in both_layouts() {
+    for (options, model) in every_kind(1, 150) {
         publish(&path, with(options), slices(&model)).unwrap();
         for mode in modes() {
             for advice in [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed] {
@@ -62,6 +101,8 @@ fn every_mode_advice_and_kernel_answers_alike() {
             }
         }
     }
+    let model = model(1, 300);
+    publish(&path, WriterOptions::default(), slices(&model)).unwrap();
     let short = [TableFile::open(&path).unwrap(), OpenOptions::new().open(&path).unwrap()];
     assert!(short.iter().all(|file| file.kernel().name() == Kernel::detect().name()));
     #[cfg(feature = "mmap")]
@@ -74,9 +115,11 @@ fn every_mode_advice_and_kernel_answers_alike() {
 fn copies_are_aligned_to_lines() {
     let folder = Folder::new();
     let path = folder.path("table.pkh");
-    publish(&path, WriterOptions::default(), slices(&model(2, 100))).unwrap();
-    for file in open_all(&path) {
-        assert_eq!(file.table().as_bytes().as_ptr().align_offset(64), 0);
+    for (options, model) in every_kind(2, 100) {
+        publish(&path, with(options), slices(&model)).unwrap();
+        for file in open_all(&path) {
+            assert_eq!(file.table().as_bytes().as_ptr().align_offset(64), 0);
+        }
     }
 }
 
@@ -129,9 +172,7 @@ fn what_is_no_table_is_an_error_that_names_the_path() {
 #[test]
 fn tables_of_another_length() {
     let folder = Folder::new();
-    let model = numbered("key", 0..20);
-    for options in both_layouts() {
-        let options = Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..options };
+    for (options, model) in every_kind(5, 20) {
         let (_, bytes) = build_bytes(with(options), slices(&model)).unwrap();
         for len in 0..bytes.len() {
             let path = folder.write("cut.pkh", &bytes[..len]);
@@ -154,23 +195,72 @@ fn tables_of_another_length() {
 #[test]
 fn damage_is_found_by_verify_and_named() {
     let folder = Folder::new();
-    let model = numbered("key", 0..50);
-    let (built, bytes) = build_bytes(WriterOptions::default(), slices(&model)).unwrap();
     let mut rng = Rng(3);
-    let body = 64..bytes.len() - built.footer.footer_len();
-    for _ in 0..50 {
-        let mut damaged = bytes.clone();
-        damaged[body.start + rng.below(body.len())] ^= 1 << rng.below(8);
-        let path = folder.write("damaged.pkh", damaged);
-        for file in open_all(&path) {
-            names_path(&file.verify().unwrap_err(), &path);
-            for key in model.keys() {
-                // Wrong, perhaps, but an answer or an error that says where.
-                if let Err(error) = file.get(key) {
-                    names_path(&error, &path);
+    for (options, model) in every_kind(6, 50) {
+        let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
+        let body = 64..bytes.len() - built.footer.footer_len();
+        for _ in 0..30 {
+            let mut damaged = bytes.clone();
+            damaged[body.start + rng.below(body.len())] ^= 1 << rng.below(8);
+            let path = folder.write("damaged.pkh", damaged);
+            for file in open_all(&path) {
+                names_path(&file.verify().unwrap_err(), &path);
+                for key in model.keys() {
+                    // Wrong, perhaps, but an answer or an error that says where.
+                    if let Err(error) = file.get(key) {
+                        names_path(&error, &path);
+                    }
                 }
             }
         }
+    }
+}
+
+/// Each section of each layout has a checksum of its own, and the error says which is wrong.
+#[test]
+fn damage_is_named_by_its_section() {
+    let folder = Folder::new();
+    for (options, model) in every_kind(7, 50) {
+        let options = Options { filter_bits: Some(10), ..options };
+        let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
+        let layout = built.footer.layout;
+        let mut seen = Vec::new();
+        for p in 0..4 {
+            let partition = pkhash_std::Table::open(&bytes).unwrap().partition(p).unwrap();
+            let sections = built.footer.sections(&partition);
+            for (name, (at, len)) in layout.sections().into_iter().zip(sections) {
+                if len == 0 {
+                    continue;
+                }
+                seen.push(name);
+                let mut damaged = bytes.clone();
+                damaged[(at + len / 2) as usize] ^= 1;
+                let path = folder.write("damaged.pkh", damaged);
+                for file in open_all(&path) {
+                    match file.verify().unwrap_err() {
+                        Error::Table {
+                            path: Some(found),
+                            source: CoreError::SectionChecksum { section, partition, offset, .. },
+                        } => {
+                            assert_eq!((&found, section, partition), (&path, name, p));
+                            assert_eq!(offset, at);
+                        }
+                        error => panic!("{error}"),
+                    }
+                }
+            }
+        }
+        seen.sort_by_key(|section| section.name());
+        seen.dedup();
+        let expected: &[Section] = match (layout, built.footer.unit) {
+            (Layout::Inline, _) => &[Section::Control, Section::Filter, Section::Records],
+            (Layout::Perfect, 0) => &[Section::Filter, Section::Pilots, Section::Records],
+            (Layout::Perfect, _) => {
+                &[Section::Filter, Section::OffsetLines, Section::Pilots, Section::Records]
+            }
+            _ => &[Section::Control, Section::Filter, Section::Records, Section::SlotWords],
+        };
+        assert_eq!(seen, expected);
     }
 }
 
@@ -259,10 +349,9 @@ fn opening_while_somebody_publishes() {
 fn a_crowd_of_threads() {
     let folder = Folder::new();
     let path = folder.path("table.pkh");
-    let model = model(9, 2000);
-    let keys: Vec<&Vec<u8>> = model.keys().collect();
-    let values: Vec<&Vec<u8>> = model.values().collect();
-    for options in both_layouts() {
+    for (options, model) in every_kind(9, 1200) {
+        let keys: Vec<&Vec<u8>> = model.keys().collect();
+        let values: Vec<&Vec<u8>> = model.values().collect();
         publish(&path, with(options), slices(&model)).unwrap();
         for file in open_all(&path) {
             std::thread::scope(|scope| {
@@ -274,7 +363,7 @@ fn a_crowd_of_threads() {
                             let at = rng.below(keys.len());
                             let found = file.get(keys[at]).unwrap().and_then(Value::as_u64);
                             assert_eq!(found.map(int).as_ref(), Some(values[at]));
-                            assert_eq!(file.get(&rng.bytes(16)).unwrap(), None);
+                            assert_eq!(file.get(&rng.bytes(18)).unwrap(), None);
                         }
                         let from = rng.below(keys.len() - 100);
                         let mut found = vec![None; 100];
@@ -304,16 +393,18 @@ fn a_crowd_of_kernels() {
 
     let folder = Folder::new();
     let mut rng = Rng(10);
-    for (i, options) in both_layouts().into_iter().enumerate() {
-        let hasher = pkhash_std::Hasher::truncated(i as u64, 5);
-        for options in [options, Options { hasher, filter_bits: 0, ..options }] {
-            let model = model(11, 500);
-            let (_, bytes) = build_bytes(with(options), slices(&model)).unwrap();
+    for (i, (options, model)) in every_kind(11, 400).into_iter().enumerate() {
+        // So many keys of one hash as the layout takes.
+        let perfect = options.layout == LayoutChoice::Fixed(Layout::Perfect);
+        let hasher = Hasher::truncated(i as u64, if perfect { 9 } else { 5 });
+        for options in [options, Options { hasher, filter_bits: Some(0), ..options }] {
+            let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
+            assert_eq!(built.exceptions > 0, perfect && options.hasher == hasher);
             let mut asked: Vec<Vec<u8>> = model.keys().cloned().collect();
-            asked.extend((0..500).map(|_| rng.bytes(16)));
+            asked.extend(model.keys().map(|key| rng.bytes(key.len())));
             rng.shuffle(&mut asked);
             // Once whole, then damaged.
-            for round in 0..20 {
+            for round in 0..12 {
                 let mut bytes = bytes.clone();
                 for _ in 0..round {
                     let at = 64 + rng.below(bytes.len() / 2);

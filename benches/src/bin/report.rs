@@ -7,76 +7,14 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pkhash_benches::{
-    Key, Random, check, dependent_reads, doc_ids, independent_reads, keys, options, queries, table,
+    Random, check, dependent_reads, doc_ids, in_batches, independent_reads, keys, options, queries,
+    row::Rows, singly, table, to_doc_ids,
 };
-use pkhash_core::{Layout, Table, Value};
+use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
-
-/// Keys of one batch.
-const BATCH: usize = 4096;
 
 /// Keys asked for in one round.
 const QUERIES: usize = 1 << 20;
-
-/// What is measured: its name, and the nanoseconds for each key of every round.
-struct Row {
-    name: String,
-    rounds: Vec<f64>,
-}
-
-impl Row {
-    fn median(&self) -> (f64, f64, f64) {
-        let mut sorted = self.rounds.clone();
-        sorted.sort_by(f64::total_cmp);
-        (sorted[sorted.len() / 2], sorted[0], sorted[sorted.len() - 1])
-    }
-}
-
-/// Runs `work` on `n` keys and notes the time for each.
-fn time(rows: &mut Vec<Row>, name: String, n: usize, work: impl FnOnce()) {
-    let began = Instant::now();
-    work();
-    let ns = began.elapsed().as_nanos() as f64 / n as f64;
-    match rows.iter_mut().find(|row| row.name == name) {
-        Some(row) => row.rounds.push(ns),
-        None => rows.push(Row { name, rounds: vec![ns] }),
-    }
-}
-
-fn singly(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
-    let mut sum = 0;
-    for key in keys {
-        let value = kernel.get(table, key).expect("a sound table");
-        sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
-    }
-    sum
-}
-
-fn in_batches(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
-    let mut out = vec![None; BATCH];
-    let mut sum = 0;
-    for keys in keys.chunks(BATCH) {
-        let out = &mut out[..keys.len()];
-        kernel.get_batch(table, keys, out).expect("a sound table");
-        for value in out {
-            sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
-        }
-    }
-    sum
-}
-
-fn to_doc_ids(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
-    let mut out = vec![None; BATCH];
-    let mut sum = 0;
-    for keys in keys.chunks(BATCH) {
-        let out = &mut out[..keys.len()];
-        kernel.get_batch_doc_ids(table, keys, out).expect("doc IDs");
-        for doc_id in out {
-            sum += doc_id.map_or(1 << 40, u64::from);
-        }
-    }
-    sum
-}
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -108,15 +46,15 @@ fn main() {
     let lines: Vec<u32> =
         (0..QUERIES).map(|_| random.below((inline.len() / 64) as u64) as u32).collect();
 
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     for round in 0..=rounds {
-        let mut discard = Vec::new();
+        let mut discard = Rows::default();
         // The first round warms up and checks the answers.
         let rows = if round == 0 { &mut discard } else { &mut rows };
-        time(rows, "limit: independent reads".to_owned(), QUERIES, || {
+        rows.time("limit: independent reads", QUERIES, || {
             black_box(independent_reads(inline, &lines));
         });
-        time(rows, "limit: dependent reads".to_owned(), QUERIES, || {
+        rows.time("limit: dependent reads", QUERIES, || {
             black_box(dependent_reads(inline, &lines));
         });
         for (table_name, bytes) in tables.iter().filter(|(name, _)| name.starts_with(&only)) {
@@ -130,13 +68,13 @@ fn main() {
                         assert_eq!(&doc_ids(&out), answers);
                     }
                     let title = |how| format!("{table_name}, {how} {name}, {}", kernel.name());
-                    time(rows, title("single"), QUERIES, || {
+                    rows.time(&title("single"), QUERIES, || {
                         assert_eq!(singly(kernel, &table, asked), expected);
                     });
-                    time(rows, title("batch"), QUERIES, || {
+                    rows.time(&title("batch"), QUERIES, || {
                         assert_eq!(in_batches(kernel, &table, asked), expected);
                     });
-                    time(rows, title("batch to doc IDs,"), QUERIES, || {
+                    rows.time(&title("batch to doc IDs,"), QUERIES, || {
                         assert_eq!(to_doc_ids(kernel, &table, asked), expected);
                     });
                 }
@@ -144,15 +82,5 @@ fn main() {
         }
         eprintln!("round {round} of {rounds}");
     }
-    let limit = rows[0].median().0;
-    println!("what,median ns,min,max,M keys/s,of the limit");
-    for row in &rows {
-        let (median, min, max) = row.median();
-        println!(
-            "\"{}\",{median:.1},{min:.1},{max:.1},{:.1},{:.2}",
-            row.name,
-            1e3 / median,
-            median / limit
-        );
-    }
+    rows.print();
 }

@@ -11,7 +11,7 @@
 //! Who has all keys in memory calls [`build`], which does all of it.
 //!
 //! ```
-//! use pkhash_core::build::{self, Entry, Options, TermSlot};
+//! use pkhash_core::build::{self, Entry, Options};
 //! use pkhash_core::Table;
 //!
 //! let options = Options::default();
@@ -21,31 +21,35 @@
 //! for (i, entry) in entries.iter_mut().enumerate() {
 //!     *entry = options.entry(keys[i], &values[i]);
 //! }
-//! let (mut scratch, mut term_slots) = ([Entry::default(); 3], [TermSlot::default(); 3]);
+//! let (mut spare, mut scratch) = ([Entry::default(); 3], [0; build::scratch_len(3)]);
 //! let mut out = [0; 1024];
-//! let len = build::build(&options, &mut entries, &mut scratch, &mut term_slots, &mut out)?;
+//! let len = build::build(&options, &mut entries, &mut spare, &mut scratch, &mut out)?;
 //! let table = Table::open(&out[..len])?;
 //! assert_eq!(table.get(b"B000000002")?.and_then(|v| v.doc_id()), Some(20));
 //! # Ok::<(), pkhash_core::Error>(())
 //! ```
 
 mod inline;
+mod perfect;
+mod solve;
 mod sort;
 mod term_order;
 
-pub use sort::sort;
-pub use term_order::TermSlot;
+pub use perfect::PerfectShape;
+pub use sort::{sort, sort_by};
 
-use crate::error::{Error, Result, Section};
+use crate::error::{Error, Result};
 use crate::filter::{self, DEFAULT_FILTER_BITS, MAX_FILTER_BITS};
 use crate::format::directory::{self, Partition};
 use crate::format::footer::{Footer, footer_len};
 use crate::format::{
-    self, HEAD_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_PARTITION_KEYS, MAX_RECORD_BYTES,
-    MAX_SLOTS, TAIL_LEN, checksum,
+    self, ALIGN, HEAD_LEN, MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN,
+    MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS, TAIL_LEN, checksum,
 };
-use crate::hash::{self, Hasher, MAX_PARTITION_BITS};
-use crate::layout::{Layout, varint_len};
+use crate::hash::{self, Hasher};
+use crate::kernel::{Kernel, Scalar};
+use crate::layout::perfect as perfect_layout;
+use crate::layout::{Layout, copy, varint_len};
 use crate::value::{Value, ValueFormat, ValueKind};
 use crate::verify::set_in_filter;
 
@@ -72,7 +76,8 @@ pub struct Entry<'k> {
 /// Which layout a table is to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LayoutChoice {
-    /// Inline if all keys have one length of at most 31 bytes, otherwise term-order.
+    /// Perfect, or term-order if keys of different lengths are too long for offset lines, or keys of
+    /// one length are longer than [`MAX_FIXED_KEY_LEN`].
     #[default]
     Auto,
     /// This one; an error if the keys do not fit it.
@@ -96,12 +101,19 @@ pub struct Options {
     pub layout: LayoutChoice,
     /// The values.
     pub value: ValueChoice,
-    /// Filter bits for each key, 0…64; 0: no filter. 10 admit about 1.7 % of absent keys.
-    pub filter_bits: u8,
+    /// Filter bits for each key, 0…64; 0: no filter. 10 admit about 1.7 % of absent keys. `None`: 10,
+    /// but no filter for a perfect table, where a key that is absent costs one record anyway.
+    pub filter_bits: Option<u8>,
     /// The hash and its seed. Tables that are searched or merged together share one.
     pub hasher: Hasher,
-    /// 2^n partitions, n ≤ 10; `None`: by the number and the length of the keys.
+    /// 2^n partitions, n ≤ [`Layout::max_partition_bits`]; `None`: by the number and the length of the
+    /// keys.
     pub partition_bits: Option<u8>,
+    /// Perfect tables: lay records back to back, even where keeping each of them within a cache line
+    /// would cost less than 8 % of room.
+    pub packed: bool,
+    /// Perfect tables: how many buckets and slots.
+    pub shape: PerfectShape,
 }
 
 impl Default for Options {
@@ -109,9 +121,11 @@ impl Default for Options {
         Self {
             layout: LayoutChoice::Auto,
             value: ValueChoice::Auto,
-            filter_bits: DEFAULT_FILTER_BITS,
+            filter_bits: None,
             hasher: Hasher::new(0),
             partition_bits: None,
+            packed: false,
+            shape: PerfectShape::default(),
         }
     }
 }
@@ -195,32 +209,14 @@ impl Options {
                 Err(Error::BadOption { option, expected: expected.into(), found: found.into() })
             }
         };
-        at_most("filter bits", MAX_FILTER_BITS, self.filter_bits)?;
+        at_most("filter bits", MAX_FILTER_BITS, self.filter_bits.unwrap_or(0))?;
+        self.shape.check()?;
         if stats.max_key_len > u64::from(MAX_KEY_LEN) {
             return Err(Error::KeyLength {
                 expected: MAX_KEY_LEN.into(),
                 found: stats.max_key_len,
             });
         }
-        let one_length = stats.min_key_len == stats.max_key_len;
-        let short = stats.max_key_len <= MAX_INLINE_KEY_LEN.into();
-        let layout = match self.layout {
-            LayoutChoice::Auto if one_length && short => Layout::Inline,
-            LayoutChoice::Auto => Layout::TermOrder,
-            LayoutChoice::Fixed(Layout::Inline) if !short => {
-                return Err(Error::KeyLength {
-                    expected: MAX_INLINE_KEY_LEN.into(),
-                    found: stats.max_key_len,
-                });
-            }
-            LayoutChoice::Fixed(Layout::Inline) if !one_length => {
-                return Err(Error::KeyLength {
-                    expected: stats.min_key_len,
-                    found: stats.max_key_len,
-                });
-            }
-            LayoutChoice::Fixed(layout) => layout,
-        };
         let value = match self.value {
             ValueChoice::Auto => ValueFormat::narrowest(stats.max_value),
             ValueChoice::Fixed(value) => value,
@@ -234,23 +230,66 @@ impl Options {
                 });
             }
         }
+        let one_length = stats.min_key_len == stats.max_key_len;
+        let unit = perfect_layout::unit(value.width(), stats.min_key_len, stats.max_key_len);
+        // The longest keys of one length, and of several, that a perfect table takes.
+        let fits_perfect =
+            if one_length { stats.max_key_len <= MAX_FIXED_KEY_LEN.into() } else { unit.is_some() };
+        let short = stats.max_key_len <= MAX_INLINE_KEY_LEN.into();
+        let too_long = |expected: u64| Error::KeyLength { expected, found: stats.max_key_len };
+        let layout = match self.layout {
+            LayoutChoice::Auto if fits_perfect => Layout::Perfect,
+            LayoutChoice::Auto => Layout::TermOrder,
+            LayoutChoice::Fixed(Layout::Inline) if !short => {
+                return Err(too_long(MAX_INLINE_KEY_LEN.into()));
+            }
+            LayoutChoice::Fixed(Layout::Inline) if !one_length => {
+                return Err(too_long(stats.min_key_len));
+            }
+            LayoutChoice::Fixed(Layout::Perfect) if !fits_perfect => {
+                return Err(too_long(if one_length {
+                    MAX_FIXED_KEY_LEN.into()
+                } else {
+                    perfect_layout::longest_key(value.width())
+                }));
+            }
+            LayoutChoice::Fixed(layout) => layout,
+        };
         let bytes = stats.keys.saturating_mul(value.width().into()).saturating_add(stats.key_bytes);
+        let most = layout.max_partition_bits();
         let partition_bits = match self.partition_bits {
             Some(bits) => bits,
-            None => (0..MAX_PARTITION_BITS)
+            None => (0..most)
                 .find(|bits| {
                     stats.keys >> bits <= PARTITION_KEYS && bytes >> bits <= PARTITION_BYTES
                 })
-                .unwrap_or(MAX_PARTITION_BITS),
+                .unwrap_or(most),
         };
-        at_most("partition bits", MAX_PARTITION_BITS, partition_bits)?;
+        at_most("partition bits", most, partition_bits)?;
+        let fixed = layout == Layout::Inline || (layout == Layout::Perfect && one_length);
+        let key_len = if fixed { stats.max_key_len as u32 } else { 0 };
+        let width = u64::from(value.width()) + u64::from(key_len);
         Ok(Plan {
             layout,
             value,
-            filter_bits: self.filter_bits,
+            filter_bits: self.filter_bits.unwrap_or(match layout {
+                Layout::Inline | Layout::TermOrder => DEFAULT_FILTER_BITS,
+                Layout::Perfect => 0,
+            }),
             hasher: self.hasher,
             partition_bits,
-            key_len: if layout == Layout::Inline { stats.max_key_len as u32 } else { 0 },
+            key_len,
+            records_per_line: match layout {
+                Layout::Perfect if one_length && !self.packed => {
+                    perfect_layout::records_per_line(width)
+                }
+                _ => 0,
+            },
+            unit: match (layout, unit) {
+                (Layout::Perfect, Some(unit)) if !one_length => unit,
+                _ => 0,
+            },
+            shape: self.shape,
         })
     }
 }
@@ -263,8 +302,11 @@ pub struct Plan {
     filter_bits: u8,
     hasher: Hasher,
     partition_bits: u8,
-    /// Length of all keys of an inline table; otherwise 0.
+    /// Length of all keys of an inline table, or of a perfect one without offset lines; otherwise 0.
     key_len: u32,
+    records_per_line: u8,
+    unit: u8,
+    shape: PerfectShape,
 }
 
 /// A partition that was written: what the directory and the tail will say of it.
@@ -272,13 +314,17 @@ pub struct Plan {
 pub struct Written {
     partition: Partition,
     stats: KeyStats,
+    /// Where the sections end.
+    ends: [u64; 4],
+    evictions: u64,
 }
 
 /// How much a partition will take, found before it is written.
 struct Measured {
     partition: Partition,
     stats: KeyStats,
-    /// Bytes with padding.
+    /// Where the sections end, padding included; the last is the length of the partition.
+    ends: [u64; 4],
     len: usize,
 }
 
@@ -319,12 +365,18 @@ impl Plan {
         footer_len(self.partition_bits) - TAIL_LEN
     }
 
-    /// [`TermSlot`]s of scratch that a partition of so many keys needs.
+    /// Words of scratch that a partition of so many keys needs.
     #[must_use]
-    pub const fn term_slots(&self, keys: usize) -> usize {
+    pub const fn scratch_len(&self, keys: usize) -> usize {
         match self.layout {
             Layout::Inline => 0,
-            Layout::TermOrder => keys,
+            Layout::TermOrder => term_order::scratch_len(keys),
+            Layout::Perfect => {
+                let (buckets, slots) =
+                    (self.shape.buckets(keys as u64), self.shape.slots(keys as u64));
+                // More than a machine's memory for keys that no partition may have.
+                solve::scratch_len(keys, buckets as usize, slots as usize)
+            }
         }
     }
 
@@ -360,7 +412,21 @@ impl Plan {
         })
     }
 
-    /// Checks a partition's entries and finds out how large it will be.
+    /// Writes the bytes of an entry's value that the table keeps to the front of a record, and returns
+    /// them as an integer.
+    #[inline(always)]
+    fn put_value(&self, entry: &Entry<'_>, record: &mut [u8]) -> Result<u64> {
+        let value = self.kept(entry.value)?;
+        let out = record.get_mut(..value.len()).unwrap_or_default();
+        copy(value, out);
+        match self.value.kind() {
+            ValueKind::Integer => Ok(Value::new(out).as_u64().unwrap_or(0)),
+            ValueKind::Opaque => Ok(0),
+        }
+    }
+
+    /// Checks a partition's entries and finds out how large it will be. Reads no key but those of equal
+    /// hashes, and no value.
     fn measure(&self, p: u32, entries: &[Entry<'_>]) -> Result<Measured> {
         let too_large = |what, expected: u64, found: u64| Error::TooLarge { what, expected, found };
         let most = MAX_PARTITION_KEYS;
@@ -368,14 +434,23 @@ impl Plan {
             .ok()
             .filter(|keys| *keys <= most)
             .ok_or(too_large("keys", most.into(), entries.len() as u64))?;
-        let homes = format::homes(keys);
+        let (shortest, longest) = match self.layout {
+            Layout::Inline => (u64::from(self.key_len), u64::from(self.key_len)),
+            Layout::Perfect if self.unit == 0 => (u64::from(self.key_len), u64::from(self.key_len)),
+            // A record of no bytes would look like an empty slot.
+            Layout::Perfect => {
+                let least = self.unit == 1 && self.value.width() == 0;
+                (u64::from(least), self.longest_span())
+            }
+            Layout::TermOrder => (0, u64::from(MAX_KEY_LEN)),
+        };
         let mut stats = KeyStats::default();
+        // Values and keys of a term-order or perfect partition, with what lies between them.
         let mut record_bytes = 0u64;
-        let (mut slots, mut probe_limit) = (homes, 0);
+        let mut exceptions = 0u64;
         let mut before: Option<&Entry<'_>> = None;
-        for (index, (entry, (home, slot))) in
-            entries.iter().zip(self.slots(homes, entries)).enumerate()
-        {
+        let value_width = self.value.width();
+        for (index, entry) in entries.iter().enumerate() {
             let found = self.partition_of(entry.hash);
             if found != p {
                 return Err(Error::WrongPartition { index, expected: p, found });
@@ -384,49 +459,103 @@ impl Plan {
                 && before.hash >= entry.hash
             {
                 match (before.hash, before.key).cmp(&(entry.hash, entry.key)) {
-                    core::cmp::Ordering::Less => {}
+                    core::cmp::Ordering::Less => exceptions += 1,
                     core::cmp::Ordering::Equal => return Err(Error::DuplicateKey { index }),
                     core::cmp::Ordering::Greater => return Err(Error::Unsorted { index }),
                 }
             }
             before = Some(entry);
             let len = entry.key.len() as u64;
-            let (least, most) = match self.layout {
-                Layout::Inline => (u64::from(self.key_len), u64::from(self.key_len)),
-                Layout::TermOrder => (0, u64::from(MAX_KEY_LEN)),
-            };
-            if len < least || len > most {
-                return Err(Error::KeyLength { expected: most, found: len });
+            if len < shortest || len > longest {
+                let expected = if len < shortest { shortest } else { longest };
+                return Err(Error::KeyLength { expected, found: len });
             }
-            let kept = self.kept(entry.value)?;
+            self.kept(entry.value)?;
             // A key is shorter than 2^31 bytes and there are fewer than 2^31: far from overflow.
-            record_bytes += kept.len() as u64 + varint_len(len as u32) as u64 + len;
-            let integer = if self.value.kind() == ValueKind::Integer { kept } else { &[] };
-            stats.add(entry.key, integer);
-            slots = slots.max(slot + 1);
-            probe_limit = probe_limit.max(slot - home + 1);
+            record_bytes += match self.layout {
+                Layout::TermOrder => u64::from(value_width) + varint_len(len as u32) as u64 + len,
+                _ => perfect_layout::span(value_width, len, self.unit),
+            };
+            stats.add(entry.key, &[]);
         }
-        if slots > MAX_SLOTS {
-            return Err(too_large("slots", MAX_SLOTS.into(), slots.into()));
-        }
-        if self.layout == Layout::Inline {
-            let width = u64::from(self.value.width()) + u64::from(self.key_len);
-            record_bytes = u64::from(slots) * width;
-        } else if record_bytes > MAX_RECORD_BYTES {
-            return Err(too_large("record bytes", MAX_RECORD_BYTES, record_bytes));
-        }
-        let partition = Partition {
+        let mut partition = Partition {
             keys,
-            homes,
-            slots,
-            probe_limit,
             filter_words: filter::words(keys, self.filter_bits)?,
             record_bytes,
             ..Partition::default()
         };
-        let end = partition.end(self.layout);
+        let width = u32::from(value_width) + self.key_len;
+        let most_slots = u64::from(MAX_SLOTS);
+        if self.layout == Layout::Perfect {
+            if exceptions > MAX_EXCEPTIONS.into() {
+                return Err(too_large("keys of one hash", MAX_EXCEPTIONS.into(), exceptions));
+            }
+            let placed = u64::from(keys) - exceptions;
+            let (buckets, slots) = (self.shape.buckets(placed), self.shape.slots(placed));
+            if slots > most_slots {
+                return Err(too_large("slots", most_slots, slots));
+            }
+            partition.buckets = buckets as u32;
+            partition.slots = slots as u32;
+            partition.exceptions = exceptions as u16;
+            if self.unit == 0 {
+                let stride = perfect_layout::Stride::new(width, self.records_per_line);
+                partition.record_bytes = stride.bytes(partition.all_slots());
+            } else if record_bytes > MAX_RECORD_BYTES * u64::from(self.unit) {
+                let most = MAX_RECORD_BYTES * u64::from(self.unit);
+                return Err(too_large("record bytes", most, record_bytes));
+            }
+        } else {
+            partition.homes = format::homes(keys);
+            partition.slots = partition.homes;
+            for (home, slot) in self.slots(partition.homes, entries) {
+                partition.slots = partition.slots.max(slot + 1);
+                partition.probe_limit = partition.probe_limit.max(slot - home + 1);
+            }
+            if partition.slots > MAX_SLOTS {
+                return Err(too_large("slots", most_slots, partition.slots.into()));
+            }
+            if self.layout == Layout::Inline {
+                partition.record_bytes = u64::from(partition.slots) * u64::from(width);
+            } else if record_bytes > MAX_RECORD_BYTES {
+                return Err(too_large("record bytes", MAX_RECORD_BYTES, record_bytes));
+            }
+        }
+        let ends = self.footer().section_ends(&partition);
+        if self.layout == Layout::Perfect {
+            // Below 2^38 bytes: the filter's 2^35, and 2^32 each of pilots and offset lines.
+            partition.record_line = (ends[2] / ALIGN) as u32;
+        }
+        let end = ends[3];
         let len = usize::try_from(end).map_err(|_| too_large("bytes", usize::MAX as u64, end))?;
-        Ok(Measured { partition, stats, len })
+        Ok(Measured { partition, stats, ends, len })
+    }
+
+    /// The longest key that offset lines of this unit hold.
+    const fn longest_span(&self) -> u64 {
+        perfect_layout::longest_key_of(self.value.width(), self.unit)
+    }
+
+    /// A footer with what the plan says.
+    const fn footer(&self) -> Footer {
+        Footer {
+            layout: self.layout,
+            value: self.value,
+            hasher: self.hasher,
+            partition_bits: self.partition_bits,
+            records_per_line: self.records_per_line,
+            unit: self.unit,
+            filter_bits: self.filter_bits,
+            min_key_len: 0,
+            max_key_len: 0,
+            keys: 0,
+            slots: 0,
+            exceptions: 0,
+            key_bytes: 0,
+            max_value: 0,
+            file_len: 0,
+            directory_at: 0,
+        }
     }
 
     /// Length in bytes of partition `p` with these entries, padding included.
@@ -439,20 +568,37 @@ impl Plan {
 
     /// Writes partition `p` to the front of `out`: as many bytes as
     /// [`partition_len`](Self::partition_len) says. The entries are all of the partition's, sorted as
-    /// [`sort`] does; `scratch` holds at least [`term_slots`](Self::term_slots) elements.
+    /// [`sort`] does; `scratch` holds at least [`scratch_len`](Self::scratch_len) words.
     ///
     /// # Errors
     /// [`Error::Unsorted`], [`Error::DuplicateKey`] or [`Error::WrongPartition`] for entries that are
     /// not as said; [`Error::KeyLength`] or [`Error::ValueWidth`] for one that does not fit the plan;
-    /// [`Error::TooLarge`] past the format's limits; [`Error::BufferTooSmall`].
+    /// [`Error::TooLarge`] past the format's limits, too many keys of one hash among them;
+    /// [`Error::Unsolvable`] for keys that no seed of the partition can place; [`Error::BufferTooSmall`].
     pub fn write_partition(
         &self,
         p: u32,
         entries: &[Entry<'_>],
-        scratch: &mut [TermSlot],
+        scratch: &mut [u64],
         out: &mut [u8],
     ) -> Result<Written> {
-        let Measured { mut partition, stats, len } = self.measure(p, entries)?;
+        self.write_partition_with(Scalar, p, entries, scratch, out)
+    }
+
+    /// [`write_partition`](Self::write_partition), which prefetches keys with a kernel's help: for entries
+    /// whose keys lie far apart.
+    ///
+    /// # Errors
+    /// As [`write_partition`](Self::write_partition).
+    pub fn write_partition_with<K: Kernel>(
+        &self,
+        kernel: K,
+        p: u32,
+        entries: &[Entry<'_>],
+        scratch: &mut [u64],
+        out: &mut [u8],
+    ) -> Result<Written> {
+        let Measured { mut partition, mut stats, ends, len } = self.measure(p, entries)?;
         let found = out.len();
         let out = out.get_mut(..len).ok_or(Error::BufferTooSmall {
             what: "buffer for a partition",
@@ -460,46 +606,61 @@ impl Plan {
             found,
         })?;
         out.fill(0);
-        // Offsets are below `len`, which is a usize.
-        let offsets = partition.offsets(self.layout);
-        let (head, records) = out.split_at_mut(offsets.records as usize);
-        let (head, slot_words) = head.split_at_mut(offsets.slot_words as usize);
-        let (filter, control) = head.split_at_mut(offsets.control as usize);
+        // Section ends are at most `len`, which is a usize.
+        let (head, records) = out.split_at_mut(ends[2] as usize);
+        let (head, pointers) = head.split_at_mut(ends[1] as usize);
+        let (filter, index) = head.split_at_mut(ends[0] as usize);
 
-        for entry in entries {
-            if partition.filter_words > 0 {
+        if partition.filter_words > 0 {
+            for entry in entries {
                 set_in_filter(filter, entry.hash, partition.filter_words);
             }
         }
-        for (entry, (_, slot)) in entries.iter().zip(self.slots(partition.homes, entries)) {
-            control[slot as usize] = hash::control(entry.hash);
-        }
-        match self.layout {
-            Layout::Inline => self.write_inline(&partition, entries, records)?,
-            Layout::TermOrder => {
-                self.write_term_order(&partition, entries, scratch, slot_words, records)?;
+        if self.layout != Layout::Perfect {
+            for (entry, (_, slot)) in entries.iter().zip(self.slots(partition.homes, entries)) {
+                index[slot as usize] = hash::control(entry.hash);
             }
         }
+        let mut evictions = 0;
+        stats.max_value = match self.layout {
+            Layout::Inline => self.write_inline(&partition, entries, records)?,
+            Layout::TermOrder => {
+                self.write_term_order(&partition, entries, scratch, pointers, records)?
+            }
+            Layout::Perfect => {
+                let out = (&mut *index, &mut *pointers, &mut *records);
+                let (largest, taken_out) =
+                    self.write_perfect(kernel, &mut partition, entries, scratch, out)?;
+                evictions = taken_out;
+                largest
+            }
+        };
         for (sum, section) in
-            partition.checksums.iter_mut().zip([&*filter, control, slot_words, records])
+            partition.checksums.iter_mut().zip([&*filter, index, pointers, records])
         {
             *sum = if section.is_empty() { 0 } else { checksum(section) };
         }
-        Ok(Written { partition, stats })
+        Ok(Written { partition, stats, ends, evictions })
     }
 }
 
 impl Written {
     /// Length in bytes, padding included.
     #[must_use]
-    pub const fn len(&self, layout: Layout) -> u64 {
-        self.partition.end(layout)
+    pub const fn bytes(&self) -> u64 {
+        self.ends[3]
     }
 
-    /// Length in bytes of a section.
+    /// What the directory will say of the partition; its offset is not known yet.
     #[must_use]
-    pub const fn section_len(&self, layout: Layout, section: Section) -> u64 {
-        self.partition.section(layout, section).1
+    pub const fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// Perfect: buckets that had to make room for others and were placed anew.
+    #[must_use]
+    pub const fn evictions(&self) -> u64 {
+        self.evictions
     }
 }
 
@@ -513,6 +674,7 @@ pub struct Assembler<'b> {
     next: u32,
     at: u64,
     slots: u64,
+    exceptions: u64,
     stats: KeyStats,
 }
 
@@ -534,6 +696,7 @@ impl<'b> Assembler<'b> {
             next: 0,
             at: HEAD_LEN as u64,
             slots: 0,
+            exceptions: 0,
             stats: KeyStats::default(),
         })
     }
@@ -543,7 +706,7 @@ impl<'b> Assembler<'b> {
     /// # Errors
     /// [`Error::TooLarge`] if all have been noted.
     pub fn push(&mut self, written: &Written) -> Result<()> {
-        let Written { mut partition, stats } = *written;
+        let Written { mut partition, stats, .. } = *written;
         let p = self.next as usize;
         let partitions = u64::from(self.plan.partitions());
         if u64::from(self.next) >= partitions {
@@ -556,12 +719,14 @@ impl<'b> Assembler<'b> {
         partition.offset = self.at;
         let hot = p * directory::HOT_LEN;
         let cold = (partitions as usize) * directory::HOT_LEN + p * directory::COLD_LEN;
-        self.directory[hot..hot + directory::HOT_LEN].copy_from_slice(&partition.encode_hot());
+        self.directory[hot..hot + directory::HOT_LEN]
+            .copy_from_slice(&partition.encode_hot(self.plan.layout));
         self.directory[cold..cold + directory::COLD_LEN].copy_from_slice(&partition.encode_cold());
         self.next += 1;
-        // At most 1,024 partitions of less than 2^41 bytes.
-        self.at = partition.end(self.plan.layout);
+        // At most 2^16 partitions of less than 2^47 bytes.
+        self.at += written.bytes();
         self.slots += u64::from(partition.slots);
+        self.exceptions += u64::from(partition.exceptions);
         self.stats.merge(&stats);
         Ok(())
     }
@@ -582,19 +747,17 @@ impl<'b> Assembler<'b> {
         }
         // Key lengths were checked against MAX_KEY_LEN.
         let footer = Footer {
-            layout: self.plan.layout,
-            value: self.plan.value,
-            hasher: self.plan.hasher,
-            partition_bits: self.plan.partition_bits,
-            filter_bits: self.plan.filter_bits,
             min_key_len: self.stats.min_key_len as u32,
             max_key_len: self.stats.max_key_len as u32,
             keys: self.stats.keys,
             slots: self.slots,
+            exceptions: self.exceptions,
             key_bytes: self.stats.key_bytes,
             max_value: self.stats.max_value,
             file_len: self.at + footer_len(self.plan.partition_bits) as u64,
             directory_at: self.at,
+            records_per_line: if self.stats.keys == 0 { 0 } else { self.plan.records_per_line },
+            ..self.plan.footer()
         };
         let tail = footer.encode_tail(self.directory);
         Ok((footer, self.directory, tail))
@@ -640,20 +803,29 @@ fn plan_of(options: &Options, entries: &[Entry<'_>]) -> Result<Plan> {
     options.plan(&stats)
 }
 
-/// Builds a whole table into `out` and returns its length. Sorts the entries; `scratch` holds as many
-/// as there are, and `term_slots` too, unless the table becomes inline.
+/// Words of scratch with which a table of so many keys can be built, whatever its layout, in the default
+/// shape. [`Plan::scratch_len`] of the largest partition is less.
+#[must_use]
+pub const fn scratch_len(keys: usize) -> usize {
+    // 3 words for each key of a term-order partition; for each of a perfect one 8 bytes for its hash, 4
+    // for its entry and 4 for its slot, and a third of 12 for its bucket.
+    3 * keys + 4
+}
+
+/// Builds a whole table into `out` and returns its length. Sorts the entries, for which `spare` holds as
+/// many as there are; `scratch` holds [`scratch_len`] words, or what the largest partition needs.
 ///
 /// # Errors
 /// As [`Options::plan`] and [`Plan::write_partition`]; [`Error::BufferTooSmall`] names what is needed.
 pub fn build<'k>(
     options: &Options,
     entries: &mut [Entry<'k>],
-    scratch: &mut [Entry<'k>],
-    term_slots: &mut [TermSlot],
+    spare: &mut [Entry<'k>],
+    scratch: &mut [u64],
     out: &mut [u8],
 ) -> Result<usize> {
     let plan = plan_of(options, entries)?;
-    sort(entries, scratch)?;
+    sort(entries, spare)?;
     let expected = table_len(options, entries)?;
     let found = out.len();
     let out = out.get_mut(..expected).ok_or(Error::BufferTooSmall {
@@ -667,11 +839,9 @@ pub fn build<'k>(
     let (head, mut body) = body.split_at_mut(HEAD_LEN);
     head.copy_from_slice(&format::head());
     for (p, entries) in by_partition(&plan, entries) {
-        let written = plan.write_partition(p, entries, term_slots, body)?;
+        let written = plan.write_partition(p, entries, scratch, body)?;
         assembler.push(&written)?;
-        body = core::mem::take(&mut body)
-            .get_mut(written.len(plan.layout) as usize..)
-            .unwrap_or_default();
+        body = core::mem::take(&mut body).get_mut(written.bytes() as usize..).unwrap_or_default();
     }
     let (_, _, tail) = assembler.finish()?;
     tail_out.copy_from_slice(&tail);

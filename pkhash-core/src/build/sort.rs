@@ -4,6 +4,8 @@
 //! sorted by insertion. Keys crafted to share a hash fall back to a merge sort by key, so that the
 //! work stays O(n log n) comparisons whatever the keys.
 
+use core::cmp::Ordering;
+
 use super::Entry;
 use crate::error::{Error, Result};
 
@@ -16,30 +18,61 @@ const SMALL: usize = 24;
 /// # Errors
 /// [`Error::BufferTooSmall`] if `scratch` holds fewer entries.
 pub fn sort<'k>(entries: &mut [Entry<'k>], scratch: &mut [Entry<'k>]) -> Result<()> {
-    let (expected, found) = (entries.len(), scratch.len());
+    sort_by(entries, scratch, |entry| entry.hash, |a, b| a.key.cmp(b.key))
+}
+
+/// [`sort`] of whatever has a hash, and an order among those of one hash.
+///
+/// # Errors
+/// As [`sort`].
+pub fn sort_by<T: Copy>(
+    items: &mut [T],
+    scratch: &mut [T],
+    hash: impl Fn(&T) -> u64 + Copy,
+    order: impl Fn(&T, &T) -> Ordering + Copy,
+) -> Result<()> {
+    let (expected, found) = (items.len(), scratch.len());
     let scratch = scratch.get_mut(..expected).ok_or(Error::BufferTooSmall {
         what: "scratch for sorting",
         expected,
         found,
     })?;
-    let Some(first) = entries.first() else { return Ok(()) };
-    let differ = entries.iter().fold(0, |bits, entry| bits | (entry.hash ^ first.hash));
-    radix(entries, scratch, differ.leading_zeros());
+    let Some(first) = items.first().map(hash) else { return Ok(()) };
+    let differ = items.iter().fold(0, |bits, item| bits | (hash(item) ^ first));
+    // Whether `b` belongs strictly before `a`.
+    let after = |a: &T, b: &T| {
+        let (hash_a, hash_b) = (hash(a), hash(b));
+        hash_a > hash_b || (hash_a == hash_b && order(a, b) == Ordering::Greater)
+    };
+    radix(items, scratch, differ.leading_zeros(), true, hash, after);
     Ok(())
 }
 
-/// Sorts entries whose hashes agree in their top `agree` bits.
-fn radix<'k>(entries: &mut [Entry<'k>], scratch: &mut [Entry<'k>], agree: u32) {
-    if entries.len() <= SMALL {
-        return insertion(entries);
+/// Sorts items whose hashes agree in their top `agree` bits, which lie in `from`. The result goes to
+/// `from` (`stay`) or to `to`: items move from one to the other with each digit.
+fn radix<T: Copy>(
+    from: &mut [T],
+    to: &mut [T],
+    agree: u32,
+    stay: bool,
+    hash: impl Fn(&T) -> u64 + Copy,
+    after: impl Fn(&T, &T) -> bool + Copy,
+) {
+    if from.len() <= SMALL || agree >= 64 {
+        if from.len() <= SMALL {
+            insertion(from, after);
+        } else {
+            merge(from, to, after);
+        }
+        if !stay {
+            to.copy_from_slice(from);
+        }
+        return;
     }
-    if agree >= 64 {
-        return merge(entries, scratch);
-    }
-    let digit = |entry: &Entry<'_>| (entry.hash << agree >> 56) as usize;
+    let digit = |item: &T| (hash(item) << agree >> 56) as usize;
     let mut ends = [0usize; 256];
-    for entry in &*entries {
-        ends[digit(entry)] += 1;
+    for item in &*from {
+        ends[digit(item)] += 1;
     }
     let mut sum = 0;
     let mut next = ends.map(|count| {
@@ -47,48 +80,42 @@ fn radix<'k>(entries: &mut [Entry<'k>], scratch: &mut [Entry<'k>], agree: u32) {
         sum += count;
         begins
     });
-    for entry in &*entries {
-        let at = &mut next[digit(entry)];
-        scratch[*at] = *entry;
+    for item in &*from {
+        let at = &mut next[digit(item)];
+        to[*at] = *item;
         *at += 1;
     }
-    entries.copy_from_slice(scratch);
     // `next` now holds where each bin ends.
     let mut begins = 0;
     for ends in next {
-        if ends - begins > 1 {
-            radix(&mut entries[begins..ends], &mut scratch[begins..ends], agree + 8);
+        if ends > begins {
+            let (here, there) = (&mut to[begins..ends], &mut from[begins..ends]);
+            radix(here, there, agree + 8, !stay, hash, after);
         }
         begins = ends;
     }
 }
 
-/// Whether `b` belongs strictly before `a`.
-#[inline(always)]
-fn after(a: &Entry<'_>, b: &Entry<'_>) -> bool {
-    a.hash > b.hash || (a.hash == b.hash && a.key > b.key)
-}
-
-fn insertion(entries: &mut [Entry<'_>]) {
-    for i in 1..entries.len() {
-        let entry = entries[i];
+fn insertion<T: Copy>(items: &mut [T], after: impl Fn(&T, &T) -> bool) {
+    for i in 1..items.len() {
+        let item = items[i];
         let mut at = i;
-        while at > 0 && after(&entries[at - 1], &entry) {
-            entries[at] = entries[at - 1];
+        while at > 0 && after(&items[at - 1], &item) {
+            items[at] = items[at - 1];
             at -= 1;
         }
-        entries[at] = entry;
+        items[at] = item;
     }
 }
 
-/// Bottom-up merge sort.
-fn merge<'k>(entries: &mut [Entry<'k>], scratch: &mut [Entry<'k>]) {
-    for run in entries.chunks_mut(SMALL) {
-        insertion(run);
+/// Bottom-up merge sort. The result stays in `items`.
+fn merge<T: Copy>(items: &mut [T], scratch: &mut [T], after: impl Fn(&T, &T) -> bool + Copy) {
+    for run in items.chunks_mut(SMALL) {
+        insertion(run, after);
     }
     let mut width = SMALL;
-    while width < entries.len() {
-        for (from, to) in entries.chunks(2 * width).zip(scratch.chunks_mut(2 * width)) {
+    while width < items.len() {
+        for (from, to) in items.chunks(2 * width).zip(scratch.chunks_mut(2 * width)) {
             let (mut left, mut right) = from.split_at(width.min(from.len()));
             for out in to {
                 let from_right = match (left.first(), right.first()) {
@@ -102,7 +129,7 @@ fn merge<'k>(entries: &mut [Entry<'k>], scratch: &mut [Entry<'k>]) {
                 }
             }
         }
-        entries.copy_from_slice(scratch);
+        items.copy_from_slice(scratch);
         width = width.saturating_mul(2);
     }
 }

@@ -3,18 +3,15 @@
 use super::{Entry, Plan};
 use crate::error::{Error, Result};
 use crate::format::directory::Partition;
-use crate::layout::{slot_word, write_varint};
+use crate::layout::{copy, slot_word, write_varint};
 
-/// Scratch of the term-order builder: one for each key of a partition.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TermSlot {
-    /// The first 8 bytes of the key, big-endian: most comparisons end here.
-    prefix: u64,
-    /// Index of the entry.
-    entry: u32,
-    /// Its slot, and how far that is from its home.
-    slot: u32,
-    distance: u32,
+/// Words of scratch for each key: the first 8 bytes of the key as a big-endian number, by which most
+/// comparisons end; the entry; its slot, and in the upper half how far that is from its home.
+const WORDS: usize = 3;
+
+/// Words of scratch for a partition.
+pub(super) const fn scratch_len(keys: usize) -> usize {
+    WORDS * keys
 }
 
 fn prefix(key: &[u8]) -> u64 {
@@ -25,51 +22,45 @@ fn prefix(key: &[u8]) -> u64 {
 }
 
 impl Plan {
-    /// `slot_words` and `records` are zeroed and as long as `measure` said.
+    /// Returns the largest value. `slot_words` and `records` are zeroed and as long as `measure` said.
     pub(super) fn write_term_order(
         &self,
         partition: &Partition,
         entries: &[Entry<'_>],
-        scratch: &mut [TermSlot],
+        scratch: &mut [u64],
         slot_words: &mut [u8],
         records: &mut [u8],
-    ) -> Result<()> {
-        let (expected, found) = (entries.len(), scratch.len());
-        let order = scratch.get_mut(..expected).ok_or(Error::BufferTooSmall {
-            what: "scratch for term-order",
+    ) -> Result<u64> {
+        let (expected, found) = (scratch_len(entries.len()), scratch.len());
+        let scratch = scratch.get_mut(..expected).ok_or(Error::BufferTooSmall {
+            what: "scratch for a partition",
             expected,
             found,
         })?;
+        let (order, _) = scratch.as_chunks_mut::<WORDS>();
         let slots = self.slots(partition.homes, entries);
         for (i, (term, (entry, (home, slot)))) in
             order.iter_mut().zip(entries.iter().zip(slots)).enumerate()
         {
-            *term = TermSlot {
-                prefix: prefix(entry.key),
-                entry: i as u32,
-                slot,
-                distance: slot - home,
-            };
+            let distance = u64::from(slot - home);
+            *term = [prefix(entry.key), i as u64, u64::from(slot) | distance << 32];
         }
         // Keys differ, so an unstable sort has one result.
         order.sort_unstable_by(|a, b| {
-            a.prefix
-                .cmp(&b.prefix)
-                .then_with(|| entries[a.entry as usize].key.cmp(entries[b.entry as usize].key))
+            a[0].cmp(&b[0]).then_with(|| entries[a[1] as usize].key.cmp(entries[b[1] as usize].key))
         });
-        let mut at = 0;
-        for term in &*order {
-            let entry = &entries[term.entry as usize];
-            let word = slot_word(entry.hash, term.distance, at as u64);
-            let word_at = term.slot as usize * 8;
+        let (mut at, mut largest) = (0, 0);
+        for [_, entry, place] in &*order {
+            let entry = &entries[*entry as usize];
+            let word = slot_word(entry.hash, (*place >> 32) as u32, at as u64);
+            let word_at = *place as u32 as usize * 8;
             slot_words[word_at..word_at + 8].copy_from_slice(&word.to_le_bytes());
-            let value = self.kept(entry.value)?;
-            records[at..at + value.len()].copy_from_slice(value);
-            at += value.len();
+            largest = self.put_value(entry, &mut records[at..])?.max(largest);
+            at += usize::from(self.value.width());
             at += write_varint(entry.key.len() as u32, &mut records[at..]);
-            records[at..at + entry.key.len()].copy_from_slice(entry.key);
+            copy(entry.key, &mut records[at..at + entry.key.len()]);
             at += entry.key.len();
         }
-        Ok(())
+        Ok(largest)
     }
 }

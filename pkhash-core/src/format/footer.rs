@@ -1,14 +1,15 @@
 //! The footer: the directory, and the tail that says what the table is.
 
-use super::directory::{self, Directory};
+use super::directory::{self, Directory, Offsets, Partition};
 use super::{
-    DIRECTORY_ENTRY_LEN, Fields, HEAD_LEN, MAX_KEY_LEN, TAIL_LEN, TAIL_MAGIC, VERSION, bytes_at,
-    checksum,
+    ALIGN, DIRECTORY_ENTRY_LEN, Fields, HEAD_LEN, MAX_KEY_LEN, TAIL_LEN, TAIL_MAGIC, VERSION,
+    align_up, bytes_at, checksum,
 };
 use crate::error::{Error, Result};
 use crate::filter::{BITS_SET, MAX_FILTER_BITS};
 use crate::hash::{Hasher, MAX_PARTITION_BITS};
 use crate::layout::Layout;
+use crate::layout::perfect::{self, Stride};
 use crate::value::{ValueFormat, ValueKind};
 
 /// Offsets of the tail's fields, as in FORMAT.md §5.
@@ -21,10 +22,11 @@ mod at {
     pub(super) const VALUE_WIDTH: usize = 8;
     pub(super) const FILTER_BITS: usize = 9;
     pub(super) const FILTER_BITS_SET: usize = 10;
-    pub(super) const RESERVED_8: usize = 11;
+    pub(super) const RECORDS_PER_LINE: usize = 11;
     pub(super) const MIN_KEY_LEN: usize = 12;
     pub(super) const MAX_KEY_LEN: usize = 16;
-    pub(super) const RESERVED_32: usize = 20;
+    pub(super) const UNIT: usize = 20;
+    pub(super) const RESERVED_24: usize = 21;
     pub(super) const SEED: usize = 24;
     pub(super) const HASH_CHECK: usize = 32;
     pub(super) const KEYS: usize = 40;
@@ -33,7 +35,8 @@ mod at {
     pub(super) const MAX_VALUE: usize = 64;
     pub(super) const FILE_LEN: usize = 72;
     pub(super) const DIRECTORY: usize = 80;
-    pub(super) const RESERVED_END: usize = 88;
+    pub(super) const EXCEPTIONS: usize = 88;
+    pub(super) const RESERVED_END: usize = 96;
     pub(super) const CHECKSUM: usize = 112;
     pub(super) const MAGIC: usize = 120;
 }
@@ -50,6 +53,10 @@ pub struct Footer {
     pub hasher: Hasher,
     /// The table has 2^`partition_bits` partitions.
     pub partition_bits: u8,
+    /// Perfect tables of one key length: records in each line of 64 bytes; 0: back to back. Otherwise 0.
+    pub records_per_line: u8,
+    /// Perfect tables with offset lines: the unit of offsets in bytes, 1, 2, 4, 8 or 16. Otherwise 0.
+    pub unit: u8,
     /// Filter bits for each key; 0: no filter.
     pub filter_bits: u8,
     /// Length of the shortest key; 0 in an empty table.
@@ -60,6 +67,8 @@ pub struct Footer {
     pub keys: u64,
     /// Number of slots, over all partitions.
     pub slots: u64,
+    /// Perfect tables: number of exceptions, over all partitions. Otherwise 0.
+    pub exceptions: u64,
     /// Lengths of all keys together.
     pub key_bytes: u64,
     /// The largest value, if the values are integers; otherwise 0.
@@ -74,7 +83,7 @@ impl Footer {
     /// Number of partitions.
     #[must_use]
     pub const fn partitions(&self) -> u32 {
-        1 << (self.partition_bits & 15)
+        1 << min(self.partition_bits)
     }
 
     /// Length of directory and tail together.
@@ -83,10 +92,47 @@ impl Footer {
         footer_len(self.partition_bits)
     }
 
-    /// Bytes of an inline record: value and key.
+    /// Bytes of a record of a table whose keys have one length: value and key.
     #[inline(always)]
-    pub(crate) const fn inline_record_width(&self) -> u32 {
+    pub(crate) const fn fixed_record_width(&self) -> u32 {
         self.value.width() as u32 + self.max_key_len
+    }
+
+    /// Whether a perfect table's records lie at offsets of their own, since their lengths differ.
+    #[inline(always)]
+    pub(crate) const fn has_offset_lines(&self) -> bool {
+        self.unit != 0
+    }
+
+    /// Where the sections of a partition begin.
+    #[inline(always)]
+    pub(crate) const fn offsets(&self, partition: &Partition) -> Offsets {
+        partition.offsets(self.layout, self.has_offset_lines())
+    }
+
+    /// Where the sections of a partition end, padding included.
+    pub(crate) const fn section_ends(&self, partition: &Partition) -> [u64; 4] {
+        let offsets = self.offsets(partition);
+        let end = offsets.records.wrapping_add(align_up(partition.record_bytes));
+        [offsets.index, offsets.pointers, offsets.records, end]
+    }
+
+    /// Offset and length in bytes of the sections of a partition, padding included, in the order of
+    /// [`Layout::sections`].
+    #[must_use]
+    pub const fn sections(&self, partition: &Partition) -> [(u64, u64); 4] {
+        let ends = self.section_ends(partition);
+        [
+            (partition.offset, ends[0].wrapping_sub(partition.offset)),
+            (ends[0], ends[1].wrapping_sub(ends[0])),
+            (ends[1], ends[2].wrapping_sub(ends[1])),
+            (ends[2], ends[3].wrapping_sub(ends[2])),
+        ]
+    }
+
+    /// How the records of a perfect table of one key length lie.
+    pub(crate) const fn stride(&self) -> Stride {
+        Stride::new(self.fixed_record_width(), self.records_per_line)
     }
 
     /// Parses and checks the footer of a table of `file_len` bytes. `end` holds the table's last
@@ -139,7 +185,8 @@ impl Footer {
             if found <= expected { Ok(()) } else { Err(bad(field, at, expected, found)) }
         };
 
-        // The length of the footer first: it says which bytes the checksum covers.
+        // The length of the footer first: it says which bytes the checksum covers. Layouts may have
+        // fewer partition bits; that comes with the layout, behind the checksum.
         let partition_bits = fields.u8(at::PARTITION_BITS);
         at_most(
             "partition bits",
@@ -174,9 +221,15 @@ impl Footer {
         let layout = Layout::from_id(layout_id).ok_or(bad(
             "layout",
             at::LAYOUT,
-            Layout::TermOrder.id().into(),
+            Layout::Perfect.id().into(),
             layout_id.into(),
         ))?;
+        at_most(
+            "partition bits",
+            at::PARTITION_BITS,
+            layout.max_partition_bits().into(),
+            partition_bits.into(),
+        )?;
         let (hash_id, seed) = (fields.u8(at::HASH), fields.u64(at::SEED));
         let hasher = Hasher::from_id(hash_id, seed)
             .map_err(|known| bad("hash", at::HASH, known.into(), hash_id.into()))?;
@@ -198,8 +251,8 @@ impl Footer {
             bits_set.into(),
             fields.u8(at::FILTER_BITS_SET).into(),
         )?;
-        equal("tail reserved", at::RESERVED_8, 0, fields.u8(at::RESERVED_8).into())?;
-        equal("tail reserved", at::RESERVED_32, 0, fields.u32(at::RESERVED_32).into())?;
+        let (per_line, unit) = (fields.u8(at::RECORDS_PER_LINE), fields.u8(at::UNIT));
+        equal("tail reserved", at::RESERVED_24, 0, fields.get::<3>(at::RESERVED_24))?;
         for word in (at::RESERVED_END..at::CHECKSUM).step_by(8) {
             equal("tail reserved", word, 0, fields.u64(word))?;
         }
@@ -208,7 +261,8 @@ impl Footer {
         let (min_len, max_len) = (fields.u32(at::MIN_KEY_LEN), fields.u32(at::MAX_KEY_LEN));
         let longest = match layout {
             Layout::Inline => super::MAX_INLINE_KEY_LEN,
-            Layout::TermOrder => MAX_KEY_LEN,
+            Layout::Perfect if unit == 0 => super::MAX_FIXED_KEY_LEN,
+            Layout::TermOrder | Layout::Perfect => MAX_KEY_LEN,
         };
         at_most(
             "longest key",
@@ -217,12 +271,41 @@ impl Footer {
             max_len.into(),
         )?;
         match layout {
-            Layout::Inline => {
+            Layout::Perfect if unit != 0 => {
+                at_most("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
+            }
+            Layout::Inline | Layout::Perfect => {
                 equal("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
             }
             Layout::TermOrder => {
                 at_most("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
             }
+        }
+        let record = u64::from(max_len) + u64::from(width);
+        let most_in_line = match layout {
+            Layout::Perfect if unit == 0 && record > 0 => (ALIGN / record) as u8,
+            _ => 0,
+        };
+        if per_line != 0 {
+            equal("records in a line", at::RECORDS_PER_LINE, most_in_line.into(), per_line.into())?;
+        }
+        if unit != 0 {
+            let least = match layout {
+                Layout::Perfect => perfect::unit(width, min_len.into(), max_len.into()),
+                Layout::Inline | Layout::TermOrder => None,
+            };
+            match least {
+                Some(least) if unit.is_power_of_two() && unit <= perfect::MAX_UNIT => {
+                    if unit < least {
+                        return Err(bad("offset unit", at::UNIT, least.into(), unit.into()));
+                    }
+                }
+                _ => return Err(bad("offset unit", at::UNIT, 0, unit.into())),
+            }
+        }
+        if max_len == 0 {
+            // Keys differ, so only one of them is empty.
+            at_most("keys", at::KEYS, 1, keys)?;
         }
         let key_bytes = fields.u64(at::KEY_BYTES);
         // Saturating: the count has not been checked yet, and 2^40 keys of 2^31 bytes would not fit.
@@ -244,11 +327,14 @@ impl Footer {
             value,
             hasher,
             partition_bits,
+            records_per_line: per_line,
+            unit,
             filter_bits,
             min_key_len: min_len,
             max_key_len: max_len,
             keys,
             slots: fields.u64(at::SLOTS),
+            exceptions: fields.u64(at::EXCEPTIONS),
             key_bytes,
             max_value,
             file_len,
@@ -265,22 +351,16 @@ impl Footer {
         equal: &impl Fn(&'static str, usize, u64, u64) -> Result<()>,
     ) -> Result<()> {
         let mut begins = HEAD_LEN as u64;
-        let (mut keys, mut slots) = (0u64, 0u64);
+        let (mut keys, mut slots, mut exceptions) = (0u64, 0u64, 0u64);
         let cold_at = self.directory_at + u64::from(self.partitions()) * directory::HOT_LEN as u64;
         for p in 0..self.partitions() {
-            let entry = directory.get(p);
+            let entry = directory.get(p, self.layout);
             let at_hot = self.directory_at + u64::from(p) * directory::HOT_LEN as u64;
             let at_cold = cold_at + u64::from(p) * directory::COLD_LEN as u64;
-            let end = directory::check(
-                self.layout,
-                self.filter_bits,
-                self.inline_record_width().into(),
-                &entry,
-                directory.reserved(p),
-                (at_hot, at_cold),
-                begins,
-            )?;
-            if end > self.directory_at {
+            let reserved = directory.reserved(p);
+            let end = directory::check(self, &entry, reserved, (at_hot, at_cold), begins)?;
+            // `end` wraps in no table that could be stored, but its directory could say so.
+            if end > self.directory_at || end < begins {
                 return Err(Error::BadField {
                     field: "partition end",
                     offset: at_hot,
@@ -289,13 +369,15 @@ impl Footer {
                 });
             }
             begins = end;
-            // At most 1,024 partitions of 2^31.
+            // At most 2^16 partitions of 2^31.
             keys += u64::from(entry.keys);
             slots += u64::from(entry.slots);
+            exceptions += u64::from(entry.exceptions);
         }
         equal("directory offset", at::DIRECTORY, begins, self.directory_at)?;
         equal("keys", at::KEYS, keys, self.keys)?;
-        equal("slots", at::SLOTS, slots, self.slots)
+        equal("slots", at::SLOTS, slots, self.slots)?;
+        equal("exceptions", at::EXCEPTIONS, exceptions, self.exceptions)
     }
 
     /// The tail of a table whose directory is complete.
@@ -311,12 +393,15 @@ impl Footer {
         put(at::VALUE_WIDTH, &[self.value.width()]);
         put(at::FILTER_BITS, &[self.filter_bits]);
         put(at::FILTER_BITS_SET, &[if self.filter_bits == 0 { 0 } else { BITS_SET }]);
+        put(at::RECORDS_PER_LINE, &[self.records_per_line]);
+        put(at::UNIT, &[self.unit]);
         put(at::MIN_KEY_LEN, &self.min_key_len.to_le_bytes());
         put(at::MAX_KEY_LEN, &self.max_key_len.to_le_bytes());
         put(at::SEED, &self.hasher.seed().to_le_bytes());
         put(at::HASH_CHECK, &self.hasher.check_value().to_le_bytes());
         put(at::KEYS, &self.keys.to_le_bytes());
         put(at::SLOTS, &self.slots.to_le_bytes());
+        put(at::EXCEPTIONS, &self.exceptions.to_le_bytes());
         put(at::KEY_BYTES, &self.key_bytes.to_le_bytes());
         put(at::MAX_VALUE, &self.max_value.to_le_bytes());
         put(at::FILE_LEN, &self.file_len.to_le_bytes());
@@ -331,8 +416,13 @@ impl Footer {
     }
 }
 
+/// At most [`MAX_PARTITION_BITS`]: the fields of a `Footer` are public.
+#[inline(always)]
+const fn min(partition_bits: u8) -> u8 {
+    if partition_bits < MAX_PARTITION_BITS { partition_bits } else { MAX_PARTITION_BITS }
+}
+
 /// Length of directory and tail for so many partition bits.
 pub(crate) const fn footer_len(partition_bits: u8) -> usize {
-    // Masked: the fields of a `Footer` are public.
-    (DIRECTORY_ENTRY_LEN << (partition_bits & 15)) + TAIL_LEN
+    (DIRECTORY_ENTRY_LEN << min(partition_bits)) + TAIL_LEN
 }

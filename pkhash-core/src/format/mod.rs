@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! head │ partition 0 │ partition 1 │ … │ directory │ tail
-//!  64  │ filter, control bytes, slot words, records │ 72 each │ 128 bytes
+//!  64  │ filter, index, pointers, records │ 72 each │ 128 bytes
 //! ```
+//!
+//! The index: control bytes or pilots. The pointers: slot words, offset lines or nothing.
 //!
 //! All integers are little-endian. Every section begins at a multiple of 64 bytes, and every byte of
 //! a file is either a field, or covered by a checksum, or required to be zero.
@@ -49,6 +51,13 @@ pub const MAX_RECORD_BYTES: u64 = (1 << 40) - 2;
 
 /// The longest key of an inline table.
 pub const MAX_INLINE_KEY_LEN: u32 = 31;
+
+/// The longest key of a perfect table whose keys have one length. (If lengths differ, the longest key
+/// must fit the offset lines: FORMAT.md §8.)
+pub const MAX_FIXED_KEY_LEN: u32 = 1 << 16;
+
+/// The most keys of a partition of a perfect table whose hash is that of another key.
+pub const MAX_EXCEPTIONS: u16 = 64;
 
 /// The longest key of any table.
 pub const MAX_KEY_LEN: u32 = i32::MAX as u32;

@@ -1,6 +1,6 @@
 //! Inline: the record `value | key` lies at slot × (V + L).
 
-use super::{Parsed, Records, short_eq, split};
+use super::{Layout, Parsed, Records, short_eq, split};
 use crate::error::Result;
 use crate::format::footer::Footer;
 use crate::pipeline::Place;
@@ -25,6 +25,7 @@ impl Inline {
 }
 
 impl Records for Inline {
+    const LAYOUT: Layout = Layout::Inline;
     const SLOT_WORDS: bool = false;
 
     #[inline(always)]

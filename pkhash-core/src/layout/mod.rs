@@ -1,11 +1,14 @@
 //! The layouts: one file each, behind one [`Layout`].
 //!
-//! Both layouts of this version are open-addressing tables with linear probing. Keys are placed in
-//! the order of their hashes, each into the first free slot from its home slot on. Homes rise with
-//! the hash, so slots are filled from front to back, a table lies in hash order, and the last keys
-//! are pushed into a few slots past the last home: a probe never wraps.
+//! Inline and term-order are open-addressing tables with linear probing. Keys are placed in the order
+//! of their hashes, each into the first free slot from its home slot on. Homes rise with the hash, so
+//! slots are filled from front to back, a table lies in hash order, and the last keys are pushed into
+//! a few slots past the last home: a probe never wraps.
+//!
+//! In a perfect table nothing is probed: a perfect hash function gives each key its slot.
 
 mod inline;
+pub(crate) mod perfect;
 mod term_order;
 
 pub(crate) use inline::Inline;
@@ -13,7 +16,7 @@ pub(crate) use term_order::{TermOrder, slot_word, varint_len, write_varint};
 
 use core::fmt;
 
-use crate::error::Result;
+use crate::error::{Result, Section};
 use crate::pipeline::Place;
 
 /// How a table's records lie and how a slot leads to them.
@@ -25,11 +28,14 @@ pub enum Layout {
     /// Keys of any length. A slot word points to a record among those of its partition, which lie in
     /// term order (the order of the keys' bytes): control byte → slot word → record.
     TermOrder,
+    /// Keys of any length up to some 37,000 bytes, or of one length. A perfect hash function gives
+    /// each key a slot of its own: pilot → record, or pilot → offset line → record if lengths differ.
+    Perfect,
 }
 
 impl Layout {
     /// Every layout.
-    pub const ALL: [Self; 2] = [Self::Inline, Self::TermOrder];
+    pub const ALL: [Self; 3] = [Self::Inline, Self::TermOrder, Self::Perfect];
 
     /// The name that the command and messages use.
     #[must_use]
@@ -37,6 +43,7 @@ impl Layout {
         match self {
             Self::Inline => "inline",
             Self::TermOrder => "term-order",
+            Self::Perfect => "perfect",
         }
     }
 
@@ -44,6 +51,30 @@ impl Layout {
         match self {
             Self::Inline => 1,
             Self::TermOrder => 2,
+            Self::Perfect => 3,
+        }
+    }
+
+    /// The most partition bits that a table of this layout may have: slots of a perfect table take
+    /// fewer bits of the hash, so more are left.
+    #[must_use]
+    pub const fn max_partition_bits(self) -> u8 {
+        match self {
+            Self::Inline | Self::TermOrder => 10,
+            Self::Perfect => 16,
+        }
+    }
+
+    /// The sections of a partition, in the order in which they lie.
+    #[must_use]
+    pub const fn sections(self) -> [Section; 4] {
+        match self {
+            Self::Inline | Self::TermOrder => {
+                [Section::Filter, Section::Control, Section::SlotWords, Section::Records]
+            }
+            Self::Perfect => {
+                [Section::Filter, Section::Pilots, Section::OffsetLines, Section::Records]
+            }
         }
     }
 
@@ -51,6 +82,7 @@ impl Layout {
         match id {
             1 => Some(Self::Inline),
             2 => Some(Self::TermOrder),
+            3 => Some(Self::Perfect),
             _ => None,
         }
     }
@@ -62,8 +94,11 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What a layout adds to the pipeline: from a slot whose control byte matched to a value.
+/// What a probing layout adds to the pipeline: from a slot whose control byte matched to a value.
 pub(crate) trait Records: Copy {
+    /// The layout.
+    const LAYOUT: Layout;
+
     /// Whether a slot word is read between control byte and record.
     const SLOT_WORDS: bool;
 
@@ -139,6 +174,38 @@ pub(crate) fn short_eq(a: &[u8], b: &[u8]) -> bool {
     differ == 0
 }
 
+/// Copies `from` to the front of `to`, as many bytes as fit: up to 32 by overlapping loads and stores,
+/// without a call of `memcpy`.
+#[inline(always)]
+pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
+    /// Copies the first and the last `N` bytes of at most 2 `N`.
+    #[inline(always)]
+    fn ends<const N: usize>(from: &[u8], to: &mut [u8]) -> Option<()> {
+        let (first, last) = (*from.first_chunk::<N>()?, *from.last_chunk::<N>()?);
+        *to.first_chunk_mut()? = first;
+        *to.last_chunk_mut()? = last;
+        Some(())
+    }
+    let len = from.len().min(to.len());
+    let (from, to) = (&from[..len], &mut to[..len]);
+    let done = match len {
+        0 => Some(()),
+        1..=3 => {
+            for (from, to) in from.iter().zip(&mut *to) {
+                *to = *from;
+            }
+            Some(())
+        }
+        4..=8 => ends::<4>(from, to),
+        9..=16 => ends::<8>(from, to),
+        17..=32 => ends::<16>(from, to),
+        _ => None,
+    };
+    if done.is_none() {
+        to.copy_from_slice(from);
+    }
+}
+
 /// The bits in which up to 3 bytes differ.
 #[inline(always)]
 fn bytes_differ(a: &[u8], b: &[u8]) -> u64 {
@@ -147,7 +214,21 @@ fn bytes_differ(a: &[u8], b: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::short_eq;
+    use super::{copy, short_eq};
+
+    #[test]
+    fn copy_takes_every_byte_and_no_other() {
+        let from: [u8; 40] = core::array::from_fn(|i| i as u8 + 1);
+        for len in 0..=40 {
+            for room in 0..=40 {
+                let mut to = [0; 42];
+                copy(&from[..len], &mut to[1..=room]);
+                let n = len.min(room);
+                assert_eq!(to[1..=n], from[..n]);
+                assert!(to[0] == 0 && to[n + 1..].iter().all(|byte| *byte == 0), "{len}, {room}");
+            }
+        }
+    }
 
     #[test]
     fn short_eq_sees_every_byte() {

@@ -1,7 +1,7 @@
 //! Term-order: slot words of 8 bytes, `pointer (40) | distance (8) | tag (16)`, lead to records
 //! `value | key length (varint) | key`, which lie back to back in term order.
 
-use super::{Parsed, Records, short_eq, split};
+use super::{Layout, Parsed, Records, short_eq, split};
 use crate::error::Result;
 use crate::format::footer::Footer;
 use crate::format::{MAX_INLINE_KEY_LEN, MAX_KEY_LEN};
@@ -76,6 +76,7 @@ fn read_varint(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 
 impl Records for TermOrder {
+    const LAYOUT: Layout = Layout::TermOrder;
     const SLOT_WORDS: bool = true;
 
     #[inline(always)]

@@ -4,15 +4,16 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod craft;
 pub(crate) mod raw;
 pub(crate) mod recipes;
 
 use std::collections::BTreeMap;
 
-use pkhash_core::build::{self, Entry, Options, TermSlot};
+use pkhash_core::build::{self, Entry, KeyStats, Options, PerfectShape, ValueChoice};
 use pkhash_core::{
     CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition,
-    Result, Scalar, Stage, Table, Value, partition,
+    Result, Scalar, Stage, Table, Value, ValueFormat, partition,
 };
 
 /// Key and value.
@@ -60,13 +61,26 @@ pub(crate) fn assert_expected_arch() {
 pub(crate) fn try_build(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>> {
     let mut entries: Vec<Entry<'_>> =
         pairs.iter().map(|(key, value)| options.entry(key, value)).collect();
-    let mut scratch = vec![Entry::default(); entries.len()];
-    let mut term_slots = vec![TermSlot::default(); entries.len()];
-    build::sort(&mut entries, &mut scratch)?;
+    let mut spare = vec![Entry::default(); entries.len()];
+    let mut scratch = vec![!0; scratch_len(options, pairs)];
+    build::sort(&mut entries, &mut spare)?;
     let mut out = vec![0xaa; build::table_len(options, &entries)?];
-    let len = build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out)?;
+    let len = build::build(options, &mut entries, &mut spare, &mut scratch, &mut out)?;
     assert_eq!(len, out.len());
     Ok(out)
+}
+
+/// Words of scratch with which a table of these pairs can be built: more than `build::scratch_len`
+/// only for another shape.
+pub(crate) fn scratch_len(options: &Options, pairs: &[Pair]) -> usize {
+    let n = pairs.len();
+    if options.shape == PerfectShape::default() {
+        return build::scratch_len(n);
+    }
+    // Any plan of this shape will do.
+    let value = ValueChoice::Fixed(ValueFormat::opaque(0).expect("a width that values have"));
+    let plan = Options { value, ..*options }.plan(&KeyStats::default());
+    plan.map_or(0, |plan| plan.scratch_len(n)).max(build::scratch_len(n))
 }
 
 /// [`try_build`] of pairs that a table can be made of.
@@ -103,6 +117,8 @@ pub(crate) struct Reads {
     pub(crate) filter: u64,
     pub(crate) lines: u64,
     pub(crate) slot_words: u64,
+    pub(crate) pilots: u64,
+    pub(crate) offset_lines: u64,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
 }
@@ -121,6 +137,8 @@ pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option
             Stage::Filter => &mut reads.filter,
             Stage::Control => &mut reads.lines,
             Stage::SlotWord => &mut reads.slot_words,
+            Stage::Pilot => &mut reads.pilots,
+            Stage::OffsetLine => &mut reads.offset_lines,
             Stage::Record => &mut reads.records,
         } += 1;
         reads.bytes += want.len as u64;
@@ -132,11 +150,41 @@ pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option
     let table = Table::with_footer(data, *footer)?;
     let p = partition(footer.hasher.hash(key), footer.partition_bits);
     let entry = table.partition(p).expect("a hash has a partition");
-    assert_bounded(footer, &entry, key, &reads);
+    if footer.layout == Layout::Perfect {
+        assert_bounded_perfect(footer, &entry, key, &reads);
+    } else {
+        assert_bounded(footer, &entry, key, &reads);
+    }
     Ok((found, reads))
 }
 
-/// The bound of FORMAT.md §7.
+/// The bound of FORMAT.md §7.2.
+fn assert_bounded_perfect(footer: &Footer, entry: &Partition, key: &[u8], reads: &Reads) {
+    let (len, longest) = (key.len() as u64, u64::from(footer.max_key_len));
+    let unit = u64::from(footer.unit);
+    if (if unit == 0 { len != longest } else { len > longest }) || entry.slots == 0 {
+        assert_eq!(*reads, Reads::default(), "no key of {len} bytes");
+        return;
+    }
+    let value_width = u64::from(footer.value.width());
+    let record = match unit {
+        0 | 1 => value_width + len,
+        _ => (value_width + len + 1).next_multiple_of(unit),
+    };
+    let slots = 1 + u64::from(entry.exceptions);
+    let lines = if unit == 0 { 0 } else { slots };
+    assert!(
+        reads.filter == u64::from(footer.filter_bits > 0)
+            && reads.pilots <= 1
+            && reads.offset_lines <= lines
+            && reads.records <= slots
+            && (reads.lines, reads.slot_words) == (0, 0)
+            && reads.bytes <= 8 * reads.filter + 1 + 64 * lines + slots * record,
+        "{reads:?}, {slots} slots, records of {record}"
+    );
+}
+
+/// The bound of FORMAT.md §7.1.
 fn assert_bounded(footer: &Footer, entry: &Partition, key: &[u8], reads: &Reads) {
     let limit = u64::from(entry.probe_limit);
     let term_order = footer.layout == Layout::TermOrder;
@@ -194,7 +242,8 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
 /// Reads all records of a table, whatever its bytes.
 pub(crate) fn walk(table: &Table<'_>) {
     let footer = table.footer();
-    let slots = footer.slots;
+    let exceptions = |p| table.partition(p).map_or(0, |entry| u64::from(entry.exceptions));
+    let slots = footer.slots + (0..footer.partitions()).map(exceptions).sum::<u64>();
     assert!(table.iter().count() as u64 <= slots);
     let (first, last) = (footer.hasher.hash(b"first"), footer.hasher.hash(b"last"));
     assert!(table.range(first, last).count() as u64 <= slots);
@@ -273,7 +322,15 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
         .map(|record| record.expect("a sound record"))
         .map(|(key, value)| (footer.hasher.hash(key), key.to_vec(), value.as_bytes().to_vec()))
         .collect();
-    assert!(all.is_sorted_by(|a, b| (a.0, &a.1) < (b.0, &b.1)), "in the order of hash and key");
+    let p = |hash: u64| partition(hash, footer.partition_bits);
+    if footer.layout == Layout::Perfect {
+        assert!(all.is_sorted_by_key(|record| p(record.0)), "partitions in the order of hashes");
+        check_perfect(table, &all);
+    } else {
+        assert!(all.is_sorted_by(|a, b| (a.0, &a.1) < (b.0, &b.1)), "in the order of hash and key");
+    }
+    let by_partition = (0..=footer.partitions()).flat_map(|p| table.iter_partition(p));
+    assert!(by_partition.eq(table.iter()), "the partitions one by one");
     let back: BTreeMap<_, _> = all.iter().map(|(_, key, value)| (key, value)).collect();
     assert!(back.len() == all.len() && back.into_iter().eq(model), "iter is the model");
     assert_eq!(table.into_iter().count(), all.len());
@@ -294,6 +351,27 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
                 .collect();
             let filtered = all.iter().filter(|(hash, ..)| (*first..=*last).contains(hash));
             assert!(range.iter().eq(filtered), "{first:#x}..={last:#x}");
+        }
+    }
+}
+
+/// A perfect table against FORMAT.md: with its pilots given, every other byte of the body is too.
+/// `all`: its records, with their hashes, in the order of partitions.
+fn check_perfect(table: &Table<'_>, all: &[(u64, Vec<u8>, Vec<u8>)]) {
+    let (bytes, bits) = (table.as_bytes(), table.footer().partition_bits);
+    let mut rest = all;
+    for p in 0..1 << bits {
+        let (mine, others) = rest.split_at(rest.partition_point(|r| partition(r.0, bits) <= p));
+        rest = others;
+        let expected = raw::perfect_sections(bytes, p as usize, mine);
+        let found = raw::sections(bytes, p as usize);
+        for (found, (expected, name)) in found.into_iter().zip(expected.into_iter().zip([
+            "filter",
+            "pilots",
+            "offset lines",
+            "records",
+        ])) {
+            assert!(bytes[found] == expected, "{name} of partition {p}");
         }
     }
 }

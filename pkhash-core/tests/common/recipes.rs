@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
+use pkhash_core::build::{LayoutChoice, Options, PerfectShape, ValueChoice};
 use pkhash_core::{Hasher, Layout, ValueFormat};
 
-use super::{Pair, Rng, build};
+use super::{Pair, Rng, build, craft};
 
 /// How a golden file is made.
 pub(crate) struct Recipe {
@@ -18,6 +18,8 @@ pub(crate) struct Recipe {
     filter_bits: u8,
     partition_bits: u8,
     seed: u64,
+    packed: bool,
+    keys_per_1000_slots: u16,
     pairs: fn() -> Vec<Pair>,
 }
 
@@ -36,7 +38,21 @@ const fn opaque(width: u8) -> Option<ValueFormat> {
 }
 
 const fn recipe(name: &'static str, layout: Layout, pairs: fn() -> Vec<Pair>) -> Recipe {
-    Recipe { name, layout, value: None, filter_bits: 10, partition_bits: 0, seed: 0, pairs }
+    Recipe {
+        name,
+        layout,
+        value: None,
+        filter_bits: 10,
+        partition_bits: 0,
+        seed: 0,
+        packed: false,
+        keys_per_1000_slots: 990,
+        pairs,
+    }
+}
+
+const fn perfect(name: &'static str, pairs: fn() -> Vec<Pair>) -> Recipe {
+    Recipe { filter_bits: 0, ..recipe(name, Layout::Perfect, pairs) }
 }
 
 use Layout::{Inline, TermOrder};
@@ -100,6 +116,45 @@ pub(crate) const RECIPES: &[Recipe] = &[
         partition_bits: 4,
         ..recipe("term-order-empty-partitions", TermOrder, || small_values(3, 36, 17))
     },
+    Recipe { value: integer(4), ..perfect("perfect-no-keys", Vec::new) },
+    Recipe {
+        filter_bits: 10,
+        partition_bits: 2,
+        ..perfect("perfect-no-keys-4-partitions", Vec::new)
+    },
+    Recipe { value: integer(4), ..perfect("perfect-1-key", || fixed(1, 16, 4, 18)) },
+    perfect("perfect-empty-key", || fixed(1, 0, 8, 19)),
+    Recipe { value: opaque(0), ..perfect("perfect-set-of-the-empty-key", || fixed(1, 0, 0, 20)) },
+    // Three records of 20 bytes in a line.
+    Recipe { value: integer(4), ..perfect("perfect-doc-id", || fixed(60, 16, 4, 21)) },
+    Recipe {
+        value: integer(4),
+        packed: true,
+        ..perfect("perfect-packed", || fixed(60, 16, 4, 22))
+    },
+    Recipe { value: integer(4), ..perfect("perfect-one-in-a-line", || fixed(5, 56, 4, 23)) },
+    // Records of 8 bytes, which keep to lines by themselves.
+    Recipe { value: opaque(0), ..perfect("perfect-set", || fixed(50, 8, 0, 24)) },
+    Recipe { value: opaque(12), ..perfect("perfect-long", || fixed(4, 300, 12, 25)) },
+    perfect("perfect-200-keys", || small_values(200, 9, 26)),
+    Recipe { filter_bits: 10, seed: 42, ..perfect("perfect-filter", || small_values(40, 14, 27)) },
+    // The first slot and the last one are empty.
+    Recipe { keys_per_1000_slots: 500, ..perfect("perfect-half-full", || small_values(40, 9, 3)) },
+    Recipe { partition_bits: 3, ..perfect("perfect-empty-partitions", || small_values(6, 8, 29)) },
+    Recipe { value: integer(4), ..perfect("perfect-exceptions", exceptions) },
+    Recipe { value: integer(1), ..perfect("perfect-partition-seed", one_bucket) },
+    Recipe { value: integer(4), ..perfect("perfect-mixed", || mixed(24, 4, 30)) },
+    // Offsets are counted in 2 bytes: the record of the empty key takes some, too.
+    Recipe { value: opaque(0), ..perfect("perfect-mixed-set", || mixed(40, 0, 31)) },
+    Recipe { value: integer(2), ..perfect("perfect-unit-4", unit_4) },
+    Recipe { filter_bits: 12, seed: 7, ..perfect("perfect-mixed-filter", || small_urls(70, 32)) },
+    Recipe { keys_per_1000_slots: 500, ..perfect("perfect-mixed-half-full", || small_urls(40, 2)) },
+    Recipe {
+        value: opaque(12),
+        partition_bits: 3,
+        ..perfect("perfect-mixed-8-partitions", || urls(14, 12, 34))
+    },
+    Recipe { value: integer(4), ..perfect("perfect-mixed-exceptions", mixed_exceptions) },
 ];
 
 fn example() -> Vec<Pair> {
@@ -133,14 +188,58 @@ fn urls(n: usize, width: usize, seed: u64) -> Vec<Pair> {
     (0..n).map(|i| (format!("https://example.org/{i}").into_bytes(), rng.bytes(width))).collect()
 }
 
+/// As [`urls`], values of one byte in eight.
+fn small_urls(n: usize, seed: u64) -> Vec<Pair> {
+    let keys = urls(n, 0, seed).into_iter().map(|(key, _)| key);
+    keys.zip(small_values(n, 8, seed)).map(|(key, (_, value))| (key, value)).collect()
+}
+
+/// Three keys of one hash, two of another, and some of their own.
+fn exceptions() -> Vec<Pair> {
+    let mut pairs = fixed(12, 16, 4, 35);
+    for (n, i) in [(3, 0), (2, 1)] {
+        let keys = craft::keys_of_one_hash(n, i).into_iter();
+        pairs.extend(keys.zip(1u32..).map(|(key, value)| (key.into(), value.to_le_bytes().into())));
+    }
+    pairs
+}
+
+/// [`exceptions`] and keys of other lengths, one of them with the hash of one of 8 bytes.
+fn mixed_exceptions() -> Vec<Pair> {
+    let mut pairs = exceptions();
+    pairs.extend(mixed(9, 4, 36));
+    let same = craft::key_of_hash(Hasher::new(0).hash(b"short"));
+    pairs.extend([b"short".to_vec(), same.into()].map(|key| (key, vec![9; 4])));
+    pairs
+}
+
+/// Keys whose hashes have the same upper half, and so one bucket with seed 0.
+fn one_bucket() -> Vec<Pair> {
+    let mut rng = Rng(37);
+    let hashes = (0..80).map(|_| 0xabcd_ef01 << 32 | rng.next() >> 32);
+    hashes.map(|hash| (craft::key_of_hash(hash).into(), vec![7])).collect()
+}
+
+/// One key that needs a unit of 4: 28 like it are more than 65,535 × 2 bytes.
+fn unit_4() -> Vec<Pair> {
+    let mut pairs = mixed(5, 2, 38);
+    pairs.push((vec![b'k'; 4678], vec![1, 2]));
+    pairs
+}
+
 impl Recipe {
     pub(crate) fn options(&self) -> Options {
         Options {
             layout: LayoutChoice::Fixed(self.layout),
             value: self.value.map_or(ValueChoice::Auto, ValueChoice::Fixed),
-            filter_bits: self.filter_bits,
+            filter_bits: Some(self.filter_bits),
             hasher: Hasher::new(self.seed),
             partition_bits: Some(self.partition_bits),
+            packed: self.packed,
+            shape: PerfectShape {
+                keys_per_100_buckets: 300,
+                keys_per_1000_slots: self.keys_per_1000_slots,
+            },
         }
     }
 

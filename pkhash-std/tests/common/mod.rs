@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pkhash_std::core::Error as CoreError;
+use pkhash_std::core::build::{self, Entry, KeyStats};
 use pkhash_std::{
     Built, Error, Kernel, Mode, OpenOptions, Options, Result, TableFile, TableWriter, ValueChoice,
     ValueKind, WriterOptions,
@@ -154,6 +156,91 @@ pub(crate) fn publish<'p>(
         add(&mut writer, &table, key, value)?;
     }
     writer.publish()
+}
+
+/// The same table by the core alone, which has all keys in memory. No key comes twice.
+pub(crate) fn build_in_core<'p>(
+    options: &Options,
+    pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
+) -> Result<Vec<u8>, CoreError> {
+    let mut entries: Vec<Entry<'_>> =
+        pairs.into_iter().map(|(key, value)| options.entry(key, value)).collect();
+    let mut stats = KeyStats::default();
+    for entry in &entries {
+        stats.add(entry.key, if entry.value.len() > 8 { &[] } else { entry.value });
+    }
+    let mut spare = vec![Entry::default(); entries.len()];
+    build::sort(&mut entries, &mut spare)?;
+    let mut scratch = vec![0; options.plan(&stats)?.scratch_len(entries.len())];
+    let mut out = vec![0xaa; build::table_len(options, &entries)?];
+    let len = build::build(options, &mut entries, &mut spare, &mut scratch, &mut out)?;
+    assert_eq!(len, out.len());
+    Ok(out)
+}
+
+/// Keys whose hash is that of another key: of all partitions, and of the one that has most.
+pub(crate) fn exceptions<'k>(
+    options: &Options,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+) -> (u64, u64) {
+    let mut hashes: Vec<u64> = keys.into_iter().map(|key| options.hasher.hash(key)).collect();
+    hashes.sort_unstable();
+    // A few keys are in one partition unless more were asked for.
+    let bits = options.partition_bits.unwrap_or(0);
+    let mut partitions = BTreeMap::new();
+    for pair in hashes.windows(2).filter(|pair| pair[0] == pair[1]) {
+        *partitions.entry(pkhash_std::core::partition(pair[0], bits)).or_insert(0) += 1;
+    }
+    (partitions.values().sum(), partitions.values().copied().max().unwrap_or(0))
+}
+
+/// The key of 8 bytes with this hash, seed 0: the steps of XXH3 for such keys, undone.
+pub(crate) fn key_of_hash(hash: u64) -> Vec<u8> {
+    // The inverse of 0x9fb2_1c65_1e98_df25, by Newton: each round doubles the bits that are right.
+    let prime = 0x9fb2_1c65_1e98_df25u64;
+    let inverse =
+        (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(prime.wrapping_mul(x))));
+    let mut x = hash ^ hash >> 28 ^ hash >> 56;
+    x = x.wrapping_mul(inverse);
+    x ^= (x >> 35) + 8;
+    x = x.wrapping_mul(inverse);
+    // The 64th power of this step is the identity.
+    x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
+    let key = (x ^ 0xc73a_b174_c5ec_d5a2).rotate_left(32).to_le_bytes().to_vec();
+    assert_eq!(pkhash_std::Hasher::new(0).hash(&key), hash);
+    key
+}
+
+/// Keys that meet in one bucket, too many to be placed, if the seed of their partition is 0.
+pub(crate) fn meet_with_seed_0(n: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..n).map(|i| key_of_hash((0xabcd_0123 << 32) + i * 0x0101_0101))
+}
+
+/// Keys that do so with every other seed.
+pub(crate) fn meet_with_other_seeds(n: u64) -> impl Iterator<Item = Vec<u8>> {
+    // The inverse of the multiplier of these seeds: FORMAT.md, §3.1.2.
+    let inverse = (0..6).fold(1u64, |x, _| {
+        x.wrapping_mul(2u64.wrapping_sub(0xd6e8_feb8_6659_fd93u64.wrapping_mul(x)))
+    });
+    (0..n).map(move |i| key_of_hash(0x1234_5678_9abc_def0u64.wrapping_add(i.wrapping_mul(inverse))))
+}
+
+/// The most keys with the hash of another that a perfect partition takes.
+pub(crate) const MAX_EXCEPTIONS: u64 = pkhash_std::core::format::MAX_EXCEPTIONS as u64;
+
+/// The error of a perfect table for more than that.
+#[track_caller]
+pub(crate) fn too_many_of_one_hash(error: &Error) {
+    assert!(
+        matches!(
+            error,
+            Error::Table {
+                path: None,
+                source: CoreError::TooLarge { what: "keys of one hash", expected: 64, found: 65.. }
+            }
+        ),
+        "{error}"
+    );
 }
 
 /// For loops over a model, or over pairs.

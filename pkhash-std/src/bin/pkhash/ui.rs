@@ -177,7 +177,7 @@ impl OpenArgs {
 /// What a table is to be like, and how it is built: shared by `build` and `merge`.
 #[derive(clap::Args, Clone)]
 pub(crate) struct MakeArgs {
-    /// The layout: `auto` is inline for keys of one length up to 31 bytes, otherwise term-order.
+    /// The layout: `auto` is perfect, or term-order for keys that are too long for it.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Table")]
     layout: LayoutArg,
     /// Bytes of each value, 1…8: by default as many as the largest value needs.
@@ -186,6 +186,10 @@ pub(crate) struct MakeArgs {
     /// 2^N partitions: by default so many that each has at most 131,072 keys and 8 MiB.
     #[arg(long, value_name = "N", help_heading = "Table")]
     partition_bits: Option<u8>,
+    /// Lay the records of a perfect table back to back, even where keeping each within a cache line
+    /// would cost less than 8 % of room.
+    #[arg(long, help_heading = "Table")]
+    packed: bool,
     /// Threads that build: by default one for each core.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) threads: usize,
@@ -196,6 +200,7 @@ enum LayoutArg {
     Auto,
     Inline,
     TermOrder,
+    Perfect,
 }
 
 /// Layout, values and partition bits, checked.
@@ -203,6 +208,7 @@ pub(crate) struct Make {
     pub(crate) layout: pkhash_std::LayoutChoice,
     pub(crate) value: pkhash_std::ValueChoice,
     pub(crate) partition_bits: Option<u8>,
+    pub(crate) packed: bool,
 }
 
 impl MakeArgs {
@@ -212,6 +218,7 @@ impl MakeArgs {
             LayoutArg::Auto => LayoutChoice::Auto,
             LayoutArg::Inline => LayoutChoice::Fixed(Layout::Inline),
             LayoutArg::TermOrder => LayoutChoice::Fixed(Layout::TermOrder),
+            LayoutArg::Perfect => LayoutChoice::Fixed(Layout::Perfect),
         };
         let value = match self.value_width {
             None => ValueChoice::Auto,
@@ -219,7 +226,7 @@ impl MakeArgs {
                 ValueChoice::Fixed(ValueFormat::integer(width).map_err(pkhash_std::Error::from)?)
             }
         };
-        Ok(Make { layout, value, partition_bits: self.partition_bits })
+        Ok(Make { layout, value, partition_bits: self.partition_bits, packed: self.packed })
     }
 }
 

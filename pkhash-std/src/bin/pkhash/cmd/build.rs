@@ -51,12 +51,12 @@ pub(crate) struct Args {
     /// Store keys alone, without values.
     #[arg(long, help_heading = "Table", conflicts_with_all = ["value_width", "value"])]
     set: bool,
-    /// Filter bits for each key, or `none`: 10 admit 1.7 % of absent keys.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = ui::parse_filter_bits,
-          help_heading = "Table")]
-    filter_bits: u8,
-    /// The seed of the hash. Tables that are merged share one.
-    #[arg(long, default_value_t = 0, help_heading = "Table")]
+    /// Filter bits for each key, or `none`: 10 admit 1.7 % of absent keys. By default 10, but none in a
+    /// perfect table, where a key that is absent costs one read anyway.
+    #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
+    filter_bits: Option<u8>,
+    /// The seed of the hash, a number or `random`. Tables that are merged share one.
+    #[arg(long, default_value = "0", value_parser = parse_seed, help_heading = "Table")]
     seed: u64,
     /// What to do with a key that occurs again.
     #[arg(long, value_enum, default_value = "error")]
@@ -102,6 +102,16 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+/// A seed, or one that nobody can know before.
+fn parse_seed(text: &str) -> Result<u64, String> {
+    use std::hash::{BuildHasher, RandomState};
+    match text {
+        // The standard library seeds its hash maps from the system's random numbers.
+        "random" => Ok(RandomState::new().hash_one(std::process::id())),
+        _ => text.parse().map_err(|_| "expected a number below 2^64, or random".to_owned()),
+    }
+}
+
 /// Whether two paths lead to one file that exists.
 fn same_file(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {
@@ -116,6 +126,18 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
         pkhash_std::Error::DuplicateKey { .. } => Fail::message(format_args!(
             "{from}: {error} (--on-duplicate first or last keeps one of them)"
         )),
+        pkhash_std::Error::Table {
+            path: None,
+            source:
+                source @ (pkhash_std::core::Error::Unsolvable { .. }
+                | pkhash_std::core::Error::TooLarge { what: "keys of one hash", .. }),
+        } => {
+            // A merge has the seed of its tables.
+            let seed = if from == "merge" { "" } else { "--seed random takes another hash, " };
+            Fail::message(format_args!(
+                "{from}: {source} ({seed}--layout term-order takes any keys)"
+            ))
+        }
         pkhash_std::Error::Table { path: None, source } => {
             Fail::message(format_args!("{from}: {source}"))
         }
@@ -142,6 +164,8 @@ impl Args {
                 filter_bits: self.filter_bits,
                 hasher: Hasher::new(self.seed),
                 partition_bits: make.partition_bits,
+                packed: make.packed,
+                ..Options::default()
             },
             memory: self.memory,
             threads: self.make.threads,
@@ -338,6 +362,9 @@ pub(crate) fn report(
             "filter_bits": footer.filter_bits,
             "duplicates": built.duplicates,
             "spilled_bytes": built.spilled,
+            "seed": footer.hasher.seed(),
+            "evictions": built.evictions,
+            "exceptions": built.exceptions,
             "seconds": times,
         })
         .to_string()

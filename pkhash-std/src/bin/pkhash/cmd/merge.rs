@@ -62,9 +62,11 @@ impl Args {
             value: make.value,
             filter_bits: self.filter_bits,
             partition_bits: make.partition_bits,
+            packed: make.packed,
             threads: self.make.threads,
             on_duplicate: self.on_duplicate.into(),
             control: ui::control("merging", &cancel),
+            ..MergeOptions::default()
         };
         let built = if self.output == Path::new("-") {
             let mut out = io::stdout();

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::core::Section;
-use pkhash_std::{Footer, Table, TableFile, ValueKind};
+use pkhash_std::{Footer, Layout, Table, TableFile, ValueKind};
 use serde_json::json;
 
 use crate::fail::{Answer, Result};
 use crate::output::Output;
 use crate::ui::OpenArgs;
 
-/// Show the facts of a table: layout, sizes, load, probe lengths, the filter's measured rate, the
+/// Show the facts of a table: layout, sizes, load, what a lookup reads, the filter's measured rate, the
 /// kernel in use.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -37,7 +37,50 @@ struct Facts {
     /// Slots looked at for each key, less one.
     probes: [u64; HISTOGRAM],
     longest_probe: u32,
+    perfect: PerfectFacts,
     filter: Option<FilterFacts>,
+}
+
+/// What there is to say of a perfect table; all 0 of another.
+#[derive(Default)]
+struct PerfectFacts {
+    buckets: u64,
+    /// Partitions with another seed than 0.
+    partition_seeds: u64,
+    /// Lines of 64 bytes that a hit reads, on average: those of pilot, offset line and record.
+    lines_per_lookup: f64,
+}
+
+impl PerfectFacts {
+    fn measure(table: &Table<'_>) -> pkhash_std::core::Result<Self> {
+        let footer = table.footer();
+        if footer.layout != Layout::Perfect || footer.keys == 0 {
+            return Ok(Self::default());
+        }
+        let mut facts = Self::default();
+        for p in (0..footer.partitions()).filter_map(|p| table.partition(p)) {
+            facts.buckets += u64::from(p.buckets);
+            facts.partition_seeds += u64::from(p.seed != 0);
+        }
+        // Sections begin at lines of the table, so its offsets are those of lines.
+        let bytes = table.as_bytes().as_ptr() as usize;
+        let before_record = if footer.unit > 0 { 2 } else { 1 };
+        let mut lines = 0;
+        for record in table {
+            let (key, value) = record?;
+            // Value and key lie one behind the other, one of them perhaps of no bytes.
+            let at = value.as_bytes().as_ptr() as usize - bytes;
+            let mut len = value.as_bytes().len() + key.len();
+            if footer.unit > 1 {
+                // Padding of at least one byte, to whole units.
+                len = (len + 1).next_multiple_of(footer.unit.into());
+            }
+            let last = at + len.max(1) - 1;
+            lines += before_record + if len == 0 { 0 } else { (last / 64 - at / 64 + 1) as u64 };
+        }
+        facts.lines_per_lookup = lines as f64 / footer.keys as f64;
+        Ok(facts)
+    }
 }
 
 struct FilterFacts {
@@ -49,11 +92,12 @@ impl Facts {
     fn measure(table: &Table<'_>) -> pkhash_std::core::Result<Self> {
         let footer = table.footer();
         let partitions = || (0..footer.partitions()).filter_map(|p| table.partition(p));
-        let sections = Section::ALL
+        let sections = footer
+            .layout
+            .sections()
             .into_iter()
-            .map(|section| {
-                (section, partitions().map(|p| p.section(footer.layout, section).1).sum())
-            })
+            .enumerate()
+            .map(|(i, section)| (section, partitions().map(|p| footer.sections(&p)[i].1).sum()))
             .collect();
         let filter = table.filter_fill().map(|fill| {
             // SplitMix64.
@@ -70,6 +114,7 @@ impl Facts {
             sections,
             probes: table.probe_lengths()?,
             longest_probe: partitions().map(|p| p.probe_limit).max().unwrap_or(0),
+            perfect: PerfectFacts::measure(table)?,
             filter,
         })
     }
@@ -137,6 +182,9 @@ impl Args {
         }
         let kernel = file.kernel();
         line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
+        if footer.layout == Layout::Perfect {
+            return self.print_perfect(footer, &facts.perfect, out);
+        }
         line("probes", format!("the longest looks at {} slots", facts.longest_probe))?;
         let all = facts.probes.iter().sum::<u64>().max(1) as f64;
         let most = facts.probes.iter().copied().max().unwrap_or(0).max(1);
@@ -154,6 +202,39 @@ impl Args {
                     draw(*count, most)
                 ),
             )?;
+        }
+        Ok(())
+    }
+
+    fn print_perfect(&self, footer: &Footer, facts: &PerfectFacts, out: &mut Output) -> Result<()> {
+        let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
+        line(
+            "pilots",
+            format!(
+                "{:.2} bits a key, in {} buckets",
+                pilot_bits(footer, facts),
+                HumanCount(facts.buckets)
+            ),
+        )?;
+        line(
+            "records",
+            match (footer.records_per_line, footer.unit) {
+                (0, 0) => "of one length, back to back".to_owned(),
+                (n, 0) => format!("of one length, {n} in each line of 64 bytes"),
+                (_, 1) => "found by offset lines, in bytes".to_owned(),
+                (_, unit) => format!("found by offset lines, in units of {unit} bytes"),
+            },
+        )?;
+        line("lookup", format!("a hit reads {:.2} lines of 64 bytes", facts.lines_per_lookup))?;
+        if facts.partition_seeds > 0 {
+            line(
+                "seeds",
+                format!("{} partitions have another", HumanCount(facts.partition_seeds)),
+            )?;
+        }
+        if footer.exceptions > 0 {
+            let count = HumanCount(footer.exceptions);
+            line("exceptions", format!("{count} keys have the hash of another key"))?;
         }
         Ok(())
     }
@@ -189,12 +270,24 @@ impl Args {
             "filter_bits": footer.filter_bits,
             "filter_fill": facts.filter.as_ref().map(|filter| filter.fill),
             "filter_false_positives": facts.filter.as_ref().map(|filter| filter.false_positives),
+            "records_per_line": footer.records_per_line,
+            "offset_unit": footer.unit,
+            "buckets": facts.perfect.buckets,
+            "pilot_bits_per_key": pilot_bits(footer, &facts.perfect),
+            "exceptions": footer.exceptions,
+            "partition_seeds": facts.perfect.partition_seeds,
+            "lines_per_lookup": facts.perfect.lines_per_lookup,
             "probe_lengths": facts.probes,
             "longest_probe": facts.longest_probe,
             "kernel": file.kernel().name(),
             "kernel_single": file.kernel().single_name(),
         }))
     }
+}
+
+/// Bits of pilots for each key.
+fn pilot_bits(footer: &Footer, facts: &PerfectFacts) -> f64 {
+    8.0 * facts.buckets as f64 / footer.keys.max(1) as f64
 }
 
 fn key_lengths(footer: &Footer) -> String {

@@ -1,8 +1,10 @@
 //! The staged lookup: *name the bytes that the next stage needs, then look at them*.
 //!
 //! ```text
-//! hash → filter word → control bytes → slot word → record
+//! hash → filter word → control bytes → slot word → record       inline, term-order
 //!        (may be absent)               (term-order)
+//! hash → filter word → pilot → offset line → record             perfect
+//!        (may be absent)       (if lengths differ)
 //! ```
 //!
 //! The stages are written once, as methods of a probe that does no I/O. Three drivers run them:
@@ -14,14 +16,21 @@
 //! * [`Lookup`] hands the names to its caller, who reads them from wherever the table lies: a device,
 //!   a socket, an object store.
 
+mod lookup;
+mod perfect;
+
+pub use lookup::{Lookup, Stage, Want};
+
 use crate::error::{Error, Result};
 use crate::filter;
 use crate::format::directory::Directory;
 use crate::format::footer::Footer;
-use crate::format::{ALIGN, bytes_at, bytes_at_u64};
+use crate::format::{ALIGN, bytes_at_u64};
 use crate::hash;
-use crate::kernel::{GROUP_MAX, Kernel, Matches, match_line};
+use crate::kernel::{GROUP_MAX, Kernel, Matches};
+use crate::layout::perfect::Spans;
 use crate::layout::{Inline, Layout, Records, TermOrder};
+use crate::table::Table;
 use crate::value::Value;
 
 /// Keys that go through a stage of a batch together.
@@ -72,7 +81,8 @@ impl Answer<'_> for Option<u32> {
     }
 }
 
-/// The keys of a batch.
+/// The keys of a batch. They may be asked for more than once; an `AsRef` that answers differently each
+/// time gets wrong answers, and no worse.
 pub(crate) trait Keys {
     fn len(&self) -> usize;
 
@@ -88,7 +98,7 @@ impl<B: AsRef<[u8]>> Keys for &[B] {
 
     #[inline(always)]
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        self.get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+        <[B]>::get(self, first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
     }
 }
 
@@ -146,7 +156,7 @@ impl Keys for FixedKeys<'_> {
     }
 }
 
-/// Where a hash points in its partition.
+/// Where a hash points in its partition of a table that is probed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     /// Offsets of the partition's sections.
@@ -161,14 +171,15 @@ pub(crate) struct Place {
 impl Place {
     /// `taken`: whether the layout takes the key at all; if not, the probe ends where it begins.
     #[inline(always)]
-    fn of(footer: &Footer, directory: &Directory<'_>, hash: u64, taken: bool) -> Self {
-        let partition = directory.hot(hash::partition(hash, footer.partition_bits));
-        let offsets = partition.offsets(footer.layout);
+    fn of<R: Records>(footer: &Footer, directory: &Directory<'_>, hash: u64, taken: bool) -> Self {
+        let number = hash::partition(hash, footer.partition_bits);
+        let partition = directory.hot(number, R::LAYOUT);
+        let offsets = partition.offsets(R::LAYOUT, false);
         let home = hash::home(hash, footer.partition_bits, partition.homes);
         let limit = if taken { partition.probe_limit } else { 0 };
         Self {
-            control_at: offsets.control,
-            slot_words_at: offsets.slot_words,
+            control_at: offsets.index,
+            slot_words_at: offsets.pointers,
             records_at: offsets.records,
             home,
             end: home.saturating_add(limit).min(partition.slots),
@@ -258,7 +269,8 @@ impl Probe {
 /// Where the filter word of a hash lies, and its bits.
 #[inline(always)]
 fn filter_word(footer: &Footer, directory: &Directory<'_>, hash: u64) -> (u64, u64) {
-    let partition = directory.hot(hash::partition(hash, footer.partition_bits));
+    // Offset and filter are the same in all layouts.
+    let partition = directory.hot(hash::partition(hash, footer.partition_bits), Layout::Inline);
     let position = filter::position(hash, partition.filter_words);
     // The filter is a partition's first section.
     (partition.offset.wrapping_add(8 * u64::from(position.word)), position.mask)
@@ -270,15 +282,8 @@ fn past_the_body(what: &'static str, at: u64, len: u64) -> Error {
     Error::Corrupt { what, offset: at, expected: len, found: at }
 }
 
-/// A table's bytes and facts, as the in-memory drivers need them.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory<'t, 'a> {
-    pub(crate) data: &'a [u8],
-    pub(crate) footer: &'t Footer,
-    pub(crate) directory: Directory<'a>,
-}
-
-impl<'a> Memory<'_, 'a> {
+/// The in-memory drivers.
+impl<'a> Table<'a> {
     #[inline(always)]
     fn group<K: Kernel>(&self, probe: &Probe) -> Result<&'a [u8; GROUP_MAX]> {
         let at = probe.group_at(K::WIDTH);
@@ -302,14 +307,12 @@ impl<'a> Memory<'_, 'a> {
     /// The bytes from `at` to the end of the body.
     #[inline(always)]
     pub(crate) fn record(&self, at: u64) -> Result<&'a [u8]> {
-        let body = usize::try_from(self.footer.directory_at)
-            .ok()
-            .and_then(|end| self.data.get(..end))
-            .unwrap_or_default();
-        usize::try_from(at)
-            .ok()
-            .and_then(|at| body.get(at..))
-            .ok_or_else(|| past_the_body("record past the end of the body", at, body.len() as u64))
+        match usize::try_from(at).ok().and_then(|at| self.body.get(at..)) {
+            Some(record) => Ok(record),
+            None => {
+                Err(past_the_body("record past the end of the body", at, self.body.len() as u64))
+            }
+        }
     }
 
     /// The value of the record at `at`, if it is this key's record.
@@ -331,9 +334,9 @@ impl<'a> Memory<'_, 'a> {
 
     /// Whether the filter of its partition admits a hash. True without a filter.
     #[inline(always)]
-    pub(crate) fn filter_admits(&self, hash: u64) -> bool {
+    pub(crate) fn admits(&self, hash: u64) -> bool {
         self.footer.filter_bits == 0 || {
-            let (word_at, mask) = filter_word(self.footer, &self.directory, hash);
+            let (word_at, mask) = filter_word(&self.footer, &self.directory, hash);
             self.admitted(word_at, mask)
         }
     }
@@ -366,17 +369,17 @@ impl<'a> Memory<'_, 'a> {
     }
 
     #[inline(always)]
-    fn get<K: Kernel, R: Records>(
+    fn get_probed<K: Kernel, R: Records>(
         &self,
         kernel: K,
         records: R,
         hash: u64,
         key: &[u8],
     ) -> Result<Option<Value<'a>>> {
-        if !records.takes(key) || !self.filter_admits(hash) {
+        if !records.takes(key) || !self.admits(hash) {
             return Ok(None);
         }
-        let place = Place::of(self.footer, &self.directory, hash, true);
+        let place = Place::of::<R>(&self.footer, &self.directory, hash, true);
         self.finish(kernel, records, key, Probe::new(hash, place))
     }
 
@@ -389,8 +392,10 @@ impl<'a> Memory<'_, 'a> {
         key: &[u8],
     ) -> Result<Option<Value<'a>>> {
         match self.footer.layout {
-            Layout::Inline => self.get(kernel, Inline::new(self.footer), hash, key),
-            Layout::TermOrder => self.get(kernel, TermOrder::new(self.footer), hash, key),
+            Layout::Perfect if self.footer.has_offset_lines() => self.get_spans(hash, key),
+            Layout::Perfect => self.get_fixed(hash, key),
+            Layout::Inline => self.get_probed(kernel, Inline::new(&self.footer), hash, key),
+            Layout::TermOrder => self.get_probed(kernel, TermOrder::new(&self.footer), hash, key),
         }
     }
 
@@ -406,7 +411,7 @@ impl<'a> Memory<'_, 'a> {
         if keys.len() != out.len() {
             return Err(Error::BatchLength { expected: keys.len(), found: out.len() });
         }
-        let (inline, term_order) = (Inline::new(self.footer), TermOrder::new(self.footer));
+        let (inline, term_order) = (Inline::new(&self.footer), TermOrder::new(&self.footer));
         match (self.footer.layout, self.footer.filter_bits != 0) {
             (Layout::Inline, false) => {
                 self.batch::<K, _, Q, A, false, { 2 * LAG + 1 }>(kernel, inline, keys, out)
@@ -419,6 +424,15 @@ impl<'a> Memory<'_, 'a> {
             }
             (Layout::TermOrder, true) => {
                 self.batch::<K, _, Q, A, true, { 4 * LAG + 1 }>(kernel, term_order, keys, out)
+            }
+            (Layout::Perfect, filter) => {
+                let (fixed, spans) = (self.fixed, Spans::new(&self.footer));
+                match (self.footer.has_offset_lines(), filter) {
+                    (false, false) => self.stream::<K, _, Q, A, false>(kernel, fixed, keys, out),
+                    (false, true) => self.stream::<K, _, Q, A, true>(kernel, fixed, keys, out),
+                    (true, false) => self.stream::<K, _, Q, A, false>(kernel, spans, keys, out),
+                    (true, true) => self.stream::<K, _, Q, A, true>(kernel, spans, keys, out),
+                }
             }
         }
     }
@@ -504,7 +518,7 @@ impl<'a> Memory<'_, 'a> {
         block: &mut Block<'q>,
     ) {
         // Local copies: stores to the block cannot change them, which the compiler does not see.
-        let (footer, directory) = (*self.footer, self.directory);
+        let (footer, directory) = (self.footer, self.directory);
         block.live = Live::all(n.min(BLOCK));
         // Each key is borrowed once: an `AsRef` may answer differently the next time.
         for (i, key) in keys.from(first, n).enumerate().take(BLOCK) {
@@ -514,7 +528,7 @@ impl<'a> Memory<'_, 'a> {
                 (block.at[i], block.masks[i]) = filter_word(&footer, &directory, hash);
                 kernel.prefetch(self.data, block.at[i] as usize);
             } else {
-                let place = Place::of(&footer, &directory, hash, records.takes(key));
+                let place = Place::of::<R>(&footer, &directory, hash, records.takes(key));
                 kernel.prefetch(self.data, place.control_byte_at() as usize);
                 block.places[i] = place;
             }
@@ -524,7 +538,7 @@ impl<'a> Memory<'_, 'a> {
     /// Filter. Name the control bytes.
     #[inline(always)]
     fn filter<K: Kernel, R: Records>(&self, kernel: K, records: R, block: &mut Block<'_>) {
-        let (footer, directory) = (*self.footer, self.directory);
+        let (footer, directory) = (self.footer, self.directory);
         // Until now all of the block are live, in order.
         let mut admitted = Live::default();
         for i in 0..block.live.len.min(BLOCK) {
@@ -534,7 +548,7 @@ impl<'a> Memory<'_, 'a> {
         for k in 0..admitted.len {
             let i = admitted.get(k);
             let taken = records.takes(block.keys[i]);
-            let place = Place::of(&footer, &directory, block.hashes[i], taken);
+            let place = Place::of::<R>(&footer, &directory, block.hashes[i], taken);
             kernel.prefetch(self.data, place.control_byte_at() as usize);
             block.places[i] = place;
         }
@@ -636,7 +650,7 @@ const RECORD_LINES: usize = 8;
 
 /// Prefetches a record: its first and its last line, and those between.
 #[inline(always)]
-fn prefetch_all<K: Kernel>(kernel: K, data: &[u8], at: u64, len: usize) {
+pub(crate) fn prefetch_all<K: Kernel>(kernel: K, data: &[u8], at: u64, len: usize) {
     let at = at as usize;
     kernel.prefetch(data, at);
     if len > LINE {
@@ -699,182 +713,5 @@ impl Live {
     #[inline(always)]
     const fn get(&self, k: usize) -> usize {
         self.list[k % BLOCK] as usize % BLOCK
-    }
-}
-
-/// Bytes that a [`Lookup`] needs next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
-    /// What they are for.
-    pub stage: Stage,
-    /// Their offset in the table.
-    pub offset: u64,
-    /// How many.
-    pub len: usize,
-}
-
-/// The stages that read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// One word of the filter: 8 bytes.
-    Filter,
-    /// A line of control bytes: [`GROUP_MAX`] bytes, at a multiple of as many.
-    Control,
-    /// A slot word: 8 bytes.
-    SlotWord,
-    /// A record.
-    Record,
-}
-
-/// One lookup that leaves reading to its caller: the explicit form of the pipeline, for tables that
-/// are not in memory. Only the footer must be (see [`Footer::parse`]).
-///
-/// Ask [`want`](Self::want) which bytes come next, read them, hand them to
-/// [`supply`](Self::supply); `want` answers `None` when the key is known to be absent.
-///
-/// ```
-/// # use pkhash_core::{Error, Footer, Lookup};
-/// # fn demo(footer: &Footer, footer_bytes: &[u8], read: impl Fn(u64, usize) -> Vec<u8>) -> Result<(), Error> {
-/// let mut lookup = Lookup::new(footer, footer_bytes, b"some key")?;
-/// while let Some(want) = lookup.want() {
-///     let bytes = read(want.offset, want.len);
-///     if let Some(value) = lookup.supply(&bytes)? {
-///         println!("{:?}", value.doc_id());
-///         break;
-///     }
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Lookup<'k> {
-    footer: Footer,
-    key: &'k [u8],
-    probe: Probe,
-    filter_mask: u64,
-    want: Option<Want>,
-}
-
-impl<'k> Lookup<'k> {
-    /// Begins the lookup of a key. `footer_bytes` are the table's last [`Footer::footer_len`] bytes.
-    ///
-    /// # Errors
-    /// [`Error::WrongLength`] if they are not as many.
-    pub fn new(footer: &Footer, footer_bytes: &[u8], key: &'k [u8]) -> Result<Self> {
-        if footer_bytes.len() != footer.footer_len() {
-            return Err(Error::WrongLength {
-                expected: footer.footer_len() as u64,
-                found: footer_bytes.len() as u64,
-            });
-        }
-        let directory = Directory::new(footer_bytes, footer.partition_bits);
-        let hash = footer.hasher.hash(key);
-        let takes = match footer.layout {
-            Layout::Inline => Inline::new(footer).takes(key),
-            Layout::TermOrder => TermOrder::new(footer).takes(key),
-        };
-        let probe = Probe::new(hash, Place::of(footer, &directory, hash, takes));
-        let (word_at, filter_mask) = filter_word(footer, &directory, hash);
-        let mut lookup = Self { footer: *footer, key, probe, filter_mask, want: None };
-        lookup.want = match footer.layout {
-            Layout::Inline if !Inline::new(footer).takes(key) => None,
-            Layout::TermOrder if !TermOrder::new(footer).takes(key) => None,
-            _ if probe.last => None,
-            _ if footer.filter_bits != 0 => {
-                Some(Want { stage: Stage::Filter, offset: word_at, len: 8 })
-            }
-            _ => lookup.next_group(),
-        };
-        Ok(lookup)
-    }
-
-    /// The bytes that are needed next; `None` once the key is known to be absent, or was found.
-    #[must_use]
-    pub const fn want(&self) -> Option<Want> {
-        self.want
-    }
-
-    /// Looks at the bytes that were wanted. Returns the value once it is found: part of `bytes`.
-    ///
-    /// # Errors
-    /// [`Error::WrongLength`] if `bytes` is not as long as was wanted; [`Error::Corrupt`] for a slot
-    /// word that points outside of the table.
-    pub fn supply<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<Value<'b>>> {
-        match self.footer.layout {
-            Layout::Inline => self.step(Inline::new(&self.footer), bytes),
-            Layout::TermOrder => self.step(TermOrder::new(&self.footer), bytes),
-        }
-    }
-
-    fn next_group(&self) -> Option<Want> {
-        (!self.probe.last).then(|| Want {
-            stage: Stage::Control,
-            offset: self.probe.group_at(GROUP_MAX as u32),
-            len: GROUP_MAX,
-        })
-    }
-
-    /// The candidate's slot word or record, or the next group.
-    fn next_candidate<R: Records>(&mut self, records: R) -> Result<Option<Want>> {
-        if self.probe.hits == 0 {
-            return Ok(self.next_group());
-        }
-        let slot = self.probe.candidate();
-        if R::SLOT_WORDS {
-            let offset = self.probe.place.slot_word_at(slot);
-            return Ok(Some(Want { stage: Stage::SlotWord, offset, len: 8 }));
-        }
-        self.record(records, slot, 0)
-    }
-
-    /// The candidate's record; the next candidate if this one cannot be it.
-    fn record<R: Records>(&mut self, records: R, slot: u32, word: u64) -> Result<Option<Want>> {
-        if let Some(offset) = records.record_at(&self.probe.place, self.probe.hash, slot, word) {
-            let left = self.footer.directory_at.checked_sub(offset).ok_or_else(|| {
-                past_the_body("record past the end of the body", offset, self.footer.directory_at)
-            })?;
-            let len = records.record_len(self.key);
-            if len as u64 <= left {
-                return Ok(Some(Want { stage: Stage::Record, offset, len }));
-            }
-            // So near the end of the body that it is the record of a shorter key.
-        }
-        // At most GROUP_MAX candidates deep.
-        self.probe.reject();
-        self.next_candidate(records)
-    }
-
-    fn step<'b, R: Records>(&mut self, records: R, bytes: &'b [u8]) -> Result<Option<Value<'b>>> {
-        let Some(want) = self.want else { return Ok(None) };
-        let wrong = Error::WrongLength { expected: want.len as u64, found: bytes.len() as u64 };
-        if bytes.len() != want.len {
-            return Err(wrong);
-        }
-        self.want = match want.stage {
-            Stage::Filter => {
-                let word = u64::from_le_bytes(*bytes_at(bytes, 0).ok_or(wrong)?);
-                if word & self.filter_mask == self.filter_mask { self.next_group() } else { None }
-            }
-            Stage::Control => {
-                // Reading it took so much longer that the scalar kernel will do.
-                let line = bytes_at(bytes, 0).ok_or(wrong)?;
-                let found = match_line(line, hash::control(self.probe.hash));
-                self.probe.note(GROUP_MAX as u32, found);
-                self.next_candidate(records)?
-            }
-            Stage::SlotWord => {
-                let word = u64::from_le_bytes(*bytes_at(bytes, 0).ok_or(wrong)?);
-                self.record(records, self.probe.candidate(), word)?
-            }
-            Stage::Record => {
-                if let Some(value) = records.value(bytes, self.key) {
-                    self.want = None;
-                    return Ok(Some(Value::new(value)));
-                }
-                self.probe.reject();
-                self.next_candidate(records)?
-            }
-        };
-        Ok(None)
     }
 }

@@ -1,0 +1,207 @@
+//! Building a table of keys that are in memory already, on all cores from the first step on.
+//!
+//! Keys are hashed, and their hashes with their numbers sorted by partition, a chunk of keys at a time.
+//! A partition is then the parts of all chunks with its number; nothing but hashes and numbers is copied.
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use pkhash_core::ValueKind;
+use pkhash_core::build::{Entry, KeyStats, Plan, sort_by};
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::file::Publication;
+use crate::partition::{Builder, Built, Loader, Part, Spare, pool};
+use crate::writer::WriterOptions;
+
+/// Keys that are hashed and split by one thread at a time: their hashes stay in its cache.
+const CHUNK: usize = 1 << 16;
+
+/// The hash of a key, and its number.
+type Numbered = (u64, usize);
+
+/// Builds a table of keys in memory and publishes it at `path`. The value of key i is `value(i)`, which
+/// may be asked for more than once and must be the same each time; of
+/// a key that occurs again, the values come in the order of the numbers.
+///
+/// Of the options, memory and folder for temporary files do not matter: beside the keys, 16 bytes are
+/// taken for each, and what the partitions need that are being built.
+///
+/// ```
+/// use pkhash_std::{TableFile, WriterOptions, build_slice};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("orders.pkh");
+/// let keys = ["order-17", "order-4", "order-256"];
+/// build_slice(&keys, |i| (i as u32).to_le_bytes(), &path, &WriterOptions::default())?;
+/// let table = TableFile::open(&path)?;
+/// assert_eq!(table.get(b"order-4")?.and_then(|value| value.doc_id()), Some(1));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`TableWriter::publish`](crate::TableWriter::publish).
+pub fn build_slice<K: AsRef<[u8]> + Sync, const V: usize>(
+    keys: &[K],
+    value: impl Fn(usize) -> [u8; V] + Sync,
+    path: impl AsRef<Path>,
+    options: &WriterOptions,
+) -> Result<Built> {
+    let mut publication = Publication::begin(path)?;
+    let path = publication.path().to_owned();
+    let built = build_into(keys, &value, publication.file(), &path, options)?;
+    publication.commit()?;
+    Ok(built)
+}
+
+/// [`build_slice`] into `out`, front to back.
+///
+/// # Errors
+/// As [`build_slice`]. What was written to `out` is then not a table.
+pub fn build_slice_to<K: AsRef<[u8]> + Sync, const V: usize>(
+    keys: &[K],
+    value: impl Fn(usize) -> [u8; V] + Sync,
+    out: &mut (impl Write + Send),
+    options: &WriterOptions,
+) -> Result<Built> {
+    build_into(keys, &value, out, Path::new("the output"), options)
+}
+
+fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: usize>(
+    keys: &[K],
+    value: &F,
+    out: &mut (impl Write + Send),
+    path: &Path,
+    options: &WriterOptions,
+) -> Result<Built> {
+    let table = &options.table;
+    let partitions = (keys.len() / CHUNK).try_into().unwrap_or(u32::MAX);
+    let pool = &pool(options.threads, partitions)?;
+    let integers = match table.value {
+        pkhash_core::build::ValueChoice::Fixed(value) => value.kind() == ValueKind::Integer,
+        pkhash_core::build::ValueChoice::Auto => true,
+    };
+    let mut numbered: Vec<Numbered> = vec![(0, 0); keys.len()];
+    let stats = pool.install(|| {
+        let chunks = numbered.par_chunks_mut(CHUNK).zip(keys.par_chunks(CHUNK)).enumerate();
+        let count = |(c, (numbered, keys)): (usize, (&mut [Numbered], &[K]))| {
+            let mut stats = KeyStats::default();
+            for (i, (numbered, key)) in numbered.iter_mut().zip(keys).enumerate() {
+                let (key, number) = (key.as_ref(), c * CHUNK + i);
+                *numbered = (table.hasher.hash(key), number);
+                let value = value(number);
+                stats.add(key, if integers { &value } else { &[] });
+            }
+            stats
+        };
+        chunks.map(count).reduce(KeyStats::default, |mut a, b| {
+            a.merge(&b);
+            a
+        })
+    });
+    options.control.check()?;
+    let plan = table.plan(&stats)?;
+    // Each chunk by partition, and where the partitions begin in it.
+    let starts: Vec<Vec<u32>> =
+        pool.install(|| numbered.par_chunks_mut(CHUNK).map(|chunk| split(chunk, &plan)).collect());
+    let builder = Builder {
+        plan,
+        on_duplicate: options.on_duplicate,
+        pool,
+        window: usize::MAX,
+        control: &options.control,
+        spare: Spare::default(),
+    };
+    let mut loader = Slices { keys, value, numbered: &numbered, starts: &starts };
+    builder.write(&mut loader, out, |source| Error::io("write", path)(source))
+}
+
+/// Sorts a chunk by partition, and keeps the order within each. Returns where each partition begins, and
+/// where the last one ends.
+fn split(chunk: &mut [Numbered], plan: &Plan) -> Vec<u32> {
+    let mut starts = vec![0u32; plan.partitions() as usize + 1];
+    for (hash, _) in &*chunk {
+        starts[plan.partition_of(*hash) as usize + 1] += 1;
+    }
+    for p in 1..starts.len() {
+        starts[p] += starts[p - 1];
+    }
+    let mut next = starts.clone();
+    let before = chunk.to_vec();
+    for numbered in before {
+        let at = &mut next[plan.partition_of(numbered.0) as usize];
+        chunk[*at as usize] = numbered;
+        *at += 1;
+    }
+    starts
+}
+
+/// Loads partitions from the chunks.
+struct Slices<'s, K, F> {
+    keys: &'s [K],
+    value: &'s F,
+    numbered: &'s [Numbered],
+    starts: &'s [Vec<u32>],
+}
+
+impl<'s, K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: usize> Loader
+    for Slices<'s, K, F>
+{
+    type Part = SlicePart<'s, K, F, V>;
+
+    fn load(&mut self, p: u32) -> Result<Self::Part> {
+        Ok(SlicePart {
+            keys: self.keys,
+            value: self.value,
+            numbered: self.numbered,
+            starts: self.starts,
+            partition: p as usize,
+            mine: Vec::new(),
+            values: Vec::new(),
+        })
+    }
+}
+
+/// The keys of one partition.
+struct SlicePart<'s, K, F, const V: usize> {
+    keys: &'s [K],
+    value: &'s F,
+    numbered: &'s [Numbered],
+    starts: &'s [Vec<u32>],
+    partition: usize,
+    /// Sorted by hash, key and number.
+    mine: Vec<Numbered>,
+    values: Vec<[u8; V]>,
+}
+
+impl<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: usize> Part
+    for SlicePart<'_, K, F, V>
+{
+    const SORTED: bool = true;
+
+    fn prepare(&mut self) -> Result<()> {
+        for (chunk, starts) in self.numbered.chunks(CHUNK).zip(self.starts) {
+            let range: Range<usize> =
+                starts[self.partition] as usize..starts[self.partition + 1] as usize;
+            self.mine.extend_from_slice(&chunk[range]);
+        }
+        let mut spare = vec![(0, 0); self.mine.len()];
+        let key = |i: usize| self.keys[i].as_ref();
+        // Stable, so that the numbers of one key stay in order.
+        sort_by(&mut self.mine, &mut spare, |(hash, _)| *hash, |a, b| key(a.1).cmp(key(b.1)))?;
+        self.values = self.mine.iter().map(|(_, i)| (self.value)(*i)).collect();
+        Ok(())
+    }
+
+    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) {
+        let mine = self.mine.iter().zip(&self.values);
+        entries.extend(mine.map(|(&(hash, i), value)| Entry {
+            hash,
+            key: self.keys[i].as_ref(),
+            value,
+        }));
+    }
+}
