@@ -52,11 +52,22 @@ pub fn keys(n: usize) -> Vec<Key> {
 /// Keys to ask for, `absent` of every 100 not among `keys`, and the answers.
 #[must_use]
 pub fn queries(keys: &[Key], n: usize, absent: u64) -> (Vec<Key>, Vec<Option<u32>>) {
+    queries_of(keys, n, absent, Random::key)
+}
+
+/// [`queries`] with absent keys from `other`.
+#[must_use]
+pub fn queries_of<K: Copy>(
+    keys: &[K],
+    n: usize,
+    absent: u64,
+    mut other: impl FnMut(&mut Random) -> K,
+) -> (Vec<K>, Vec<Option<u32>>) {
     let mut random = Random::new(2);
     (0..n)
         .map(|_| {
             if random.below(100) < absent {
-                (random.key(), None)
+                (other(&mut random), None)
             } else {
                 let i = random.below(keys.len() as u64);
                 (keys[i as usize], Some(i as u32))
@@ -116,10 +127,10 @@ pub fn options(layout: Layout, filter_bits: u8) -> Options {
 /// # Panics
 /// If the keys cannot be built.
 #[must_use]
-pub fn table(keys: &[Key], options: &Options) -> Lines {
+pub fn table<K: AsRef<[u8]>>(keys: &[K], options: &Options) -> Lines {
     let values: Vec<[u8; 4]> = (0..keys.len() as u32).map(u32::to_le_bytes).collect();
     let mut entries: Vec<Entry<'_>> =
-        keys.iter().zip(&values).map(|(key, value)| options.entry(key, value)).collect();
+        keys.iter().zip(&values).map(|(key, value)| options.entry(key.as_ref(), value)).collect();
     let mut spare = vec![Entry::default(); keys.len()];
     build::sort(&mut entries, &mut spare).expect("scratch is long enough");
     let len = build::table_len(options, &entries).expect("keys that fit the options");
@@ -140,7 +151,7 @@ pub fn doc_ids(answers: &[Option<Value<'_>>]) -> Vec<Option<u32>> {
 ///
 /// # Panics
 /// If it does not.
-pub fn check(table: &Table<'_>, keys: &[Key]) {
+pub fn check<K: AsRef<[u8]>>(table: &Table<'_>, keys: &[K]) {
     table.verify().expect("a sound table");
     assert_eq!(table.len(), keys.len() as u64);
 }
@@ -187,10 +198,10 @@ const BATCH: usize = 4096;
 /// # Panics
 /// If the table is damaged.
 #[must_use]
-pub fn singly(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+pub fn singly<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut sum = 0;
     for key in keys {
-        let value = kernel.get(table, key).expect("a sound table");
+        let value = kernel.get(table, key.as_ref()).expect("a sound table");
         sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
     }
     sum
@@ -201,7 +212,7 @@ pub fn singly(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
 /// # Panics
 /// If the table is damaged.
 #[must_use]
-pub fn in_batches(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+pub fn in_batches<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut out = vec![None; BATCH];
     let mut sum = 0;
     for keys in keys.chunks(BATCH) {
@@ -219,7 +230,7 @@ pub fn in_batches(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
 /// # Panics
 /// If the table is damaged, or its values are no doc IDs.
 #[must_use]
-pub fn to_doc_ids(kernel: Kernel, table: &Table<'_>, keys: &[Key]) -> u64 {
+pub fn to_doc_ids<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut out = vec![None; BATCH];
     let mut sum = 0;
     for keys in keys.chunks(BATCH) {

@@ -164,6 +164,9 @@ impl Spare {
     }
 }
 
+/// What an error calls the buffer for a partition.
+const OUT: &str = "buffer for a partition";
+
 /// The same memory for entries of other keys. (`collect` keeps the allocation of an iterator over a
 /// vector; if it did not, that would cost an allocation.)
 fn recycle<'b>(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'b>> {
@@ -191,7 +194,11 @@ impl Builder<'_> {
         io_error: impl Fn(std::io::Error) -> Error + Sync,
     ) -> Result<Built> {
         let pool = self.pool;
-        let window = pool.current_num_threads().min(self.window).max(1) as u32;
+        // Some for each thread, so that none waits long for the others; one alone has them in its cache.
+        let window = match pool.current_num_threads() {
+            0 | 1 => 1,
+            threads => (4 * threads).min(self.window).max(1) as u32,
+        };
         let mut out = BlockWriter::new(out);
         let mut directory = vec![0; self.plan.directory_len()];
         let mut assembler = Assembler::new(&self.plan, &mut directory)?;
@@ -270,19 +277,24 @@ impl Builder<'_> {
         if buffers.words.len() < words {
             buffers.words.resize(words, 0);
         }
-        let len = self.plan.partition_len(p, &entries)?;
         let mut bytes = std::mem::take(&mut buffers.bytes);
-        if bytes.len() < len {
-            let more = len - bytes.len();
-            bytes.try_reserve_exact(more).map_err(|_| pkhash_core::Error::TooLarge {
-                what: "bytes for this machine's memory",
-                expected: isize::MAX as u64,
-                found: len as u64,
-            })?;
-            bytes.resize(len, 0);
-        }
         let (kernel, words) = (pkhash_simd::Kernel::detect(), &mut buffers.words);
-        let written = kernel.write_partition(&self.plan, p, &entries, words, &mut bytes[..len])?;
+        let mut write =
+            |out: &mut Vec<u8>| kernel.write_partition(&self.plan, p, &entries, words, out);
+        let written = match write(&mut bytes) {
+            // The last partition's buffer is often long enough; if not, this says what is.
+            Err(pkhash_core::Error::BufferTooSmall { what: OUT, expected, .. }) => {
+                let more = expected - bytes.len();
+                bytes.try_reserve_exact(more).map_err(|_| pkhash_core::Error::TooLarge {
+                    what: "bytes for this machine's memory",
+                    expected: isize::MAX as u64,
+                    found: expected as u64,
+                })?;
+                bytes.resize(expected, 0);
+                write(&mut bytes)?
+            }
+            written => written?,
+        };
         let duplicates = (given - entries.len()) as u64;
         buffers.entries = recycle(entries);
         self.spare.give_back(buffers);

@@ -808,7 +808,7 @@ fn plan_of(options: &Options, entries: &[Entry<'_>]) -> Result<Plan> {
 #[must_use]
 pub const fn scratch_len(keys: usize) -> usize {
     // 3 words for each key of a term-order partition; for each of a perfect one 8 bytes for its hash, 4
-    // for its entry and 4 for its slot, and a third of 12 for its bucket.
+    // for its entry and 4 for its slot, and 12 for each bucket of 2.5.
     3 * keys + 4
 }
 

@@ -5,12 +5,12 @@
 //! taken that costs least: the buckets in the way are taken out again and placed anew.
 
 use crate::error::{Error, Result};
-use crate::layout::perfect::{bucket, slot, spread};
+use crate::layout::perfect::{PILOT, bucket, slot, slot_of, spread};
 
 /// Seeds that are tried for a partition.
 const SEEDS: u16 = 32;
 
-/// Keys of the largest bucket that is tried to be placed. With 3 keys in a bucket on average, even one of
+/// Keys of the largest bucket that is tried to be placed. With 3 keys in a bucket on average even one of
 /// 16 is a chance of 2^-24 or so; one of more than this is no chance.
 const MAX_BUCKET: usize = 64;
 
@@ -304,13 +304,19 @@ fn find_free(keys: &[u64], slots: u32, taken: &[u64]) -> Option<u8> {
     #[inline(always)]
     fn exactly<const N: usize>(keys: &[u64], slots: u32, taken: &[u64]) -> Option<u8> {
         let keys: &[u64; N] = keys.first_chunk()?;
-        (0..=255u8).find(|pilot| {
-            let at = keys.map(|x| slot(x, *pilot, slots));
+        // The pilots' hashes by addition, which is cheaper than a multiplication for each.
+        let mut hash = 0;
+        for pilot in 0..=255u8 {
+            let at = keys.map(|x| slot_of(x, hash, slots));
             let busy = at.iter().fold(0, |busy, at| {
                 busy | taken.get(*at as usize / 64).map_or(1, |word| word >> (at % 64))
             });
-            busy & 1 == 0 && differ(&at)
-        })
+            if busy & 1 == 0 && differ(&at) {
+                return Some(pilot);
+            }
+            hash = hash.wrapping_add(PILOT);
+        }
+        None
     }
     match keys.len() {
         1 => exactly::<1>(keys, slots, taken),

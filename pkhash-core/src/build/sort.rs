@@ -74,16 +74,26 @@ fn radix<T: Copy>(
     for item in &*from {
         ends[digit(item)] += 1;
     }
-    let mut sum = 0;
+    let (mut sum, mut most) = (0, 0);
     let mut next = ends.map(|count| {
         let begins = sum;
         sum += count;
+        most = most.max(count);
         begins
     });
     for item in &*from {
         let at = &mut next[digit(item)];
         to[*at] = *item;
         *at += 1;
+    }
+    if most <= SMALL {
+        // No item is far from its place: one insertion sort for all bins.
+        if stay {
+            insert_from(to, from, after);
+        } else {
+            insertion(to, after);
+        }
+        return;
     }
     // `next` now holds where each bin ends.
     let mut begins = 0;
@@ -105,6 +115,18 @@ fn insertion<T: Copy>(items: &mut [T], after: impl Fn(&T, &T) -> bool) {
             at -= 1;
         }
         items[at] = item;
+    }
+}
+
+/// [`insertion`] of the items of `from`, on the way to `to`.
+fn insert_from<T: Copy>(from: &[T], to: &mut [T], after: impl Fn(&T, &T) -> bool) {
+    for (i, item) in from.iter().enumerate() {
+        let mut at = i;
+        while at > 0 && after(&to[at - 1], item) {
+            to[at] = to[at - 1];
+            at -= 1;
+        }
+        to[at] = *item;
     }
 }
 

@@ -1,5 +1,5 @@
 //! Perfect: a perfect hash function gives every key a slot of its own. A pilot (one byte for a bucket of
-//! about 3 keys) and the hash name the slot; its record holds the key, or the key is absent.
+//! 2.5 keys on average) and the hash name the slot; its record holds the key, or the key is absent.
 //!
 //! The function is that of PtrHash (R. Groot Koerkamp, arXiv 2502.15539), cut to what a table needs:
 //! one part for each partition, no remapping of slots.
@@ -14,7 +14,7 @@ use crate::pipeline::prefetch_all;
 /// Multipliers of [`spread`], [`slot`] and its pilots: odd, without pattern. Parts of the format.
 const SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
 const SLOT: u64 = 0x9e37_79b9_7f4a_7c15;
-const PILOT: u64 = 0xc2b2_ae3d_27d4_eb4f;
+pub(crate) const PILOT: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
 /// The bits of a hash below those of its partition, moved up. Another seed of the partition than 0 makes
 /// another function of them, for keys that cannot be placed with the first.
@@ -43,7 +43,13 @@ pub(crate) const fn bucket(spread: u64, buckets: u32) -> u32 {
 /// The slot of a spread hash in a bucket with this pilot.
 #[inline(always)]
 pub(crate) const fn slot(spread: u64, pilot: u8, slots: u32) -> u32 {
-    scale((spread ^ (pilot as u64).wrapping_mul(PILOT)).wrapping_mul(SLOT), slots)
+    slot_of(spread, (pilot as u64).wrapping_mul(PILOT), slots)
+}
+
+/// [`slot`], if the pilot times [`PILOT`] is known.
+#[inline(always)]
+pub(crate) const fn slot_of(spread: u64, pilot: u64, slots: u32) -> u32 {
+    scale((spread ^ pilot).wrapping_mul(SLOT), slots)
 }
 
 /// Slots that one offset line serves.
@@ -220,10 +226,19 @@ impl Fixed {
     }
 }
 
-/// Equality of two keys of one length; short ones without a call of `memcmp`.
+/// Equality of two keys of one length; those up to 64 bytes without a call of `memcmp`.
 #[inline(always)]
 fn key_eq(found: &[u8], key: &[u8]) -> bool {
-    if key.len() <= MAX_INLINE_KEY_LEN as usize { short_eq(found, key) } else { found == key }
+    const HALF: usize = MAX_INLINE_KEY_LEN as usize + 1;
+    match key.len() {
+        ..HALF => short_eq(found, key),
+        HALF..=64 => {
+            found.len() == key.len()
+                && found.first_chunk::<HALF>() == key.first_chunk()
+                && found.last_chunk::<HALF>() == key.last_chunk()
+        }
+        _ => found == key,
+    }
 }
 
 impl Perfect for Fixed {
@@ -425,6 +440,21 @@ mod tests {
             let expected = (base + u64::from(slot) * 2340, base + u64::from(slot + 1) * 2340);
             assert_eq!(span_in(&line, slot), expected);
             assert_eq!(span_in(&line, slot + 28 * 77), expected);
+        }
+    }
+
+    #[test]
+    fn key_eq_sees_every_byte() {
+        let a: [u8; 70] = core::array::from_fn(|i| i as u8);
+        for len in 0..=70 {
+            assert!(key_eq(&a[..len], &a[..len]));
+            assert!(len == 0 || !key_eq(&a[..len - 1], &a[..len]));
+            assert!(len == 70 || !key_eq(&a[..len + 1], &a[..len]));
+            for at in 0..len {
+                let mut b = a;
+                b[at] ^= 0x80;
+                assert!(!key_eq(&a[..len], &b[..len]), "length {len}, byte {at}");
+            }
         }
     }
 
