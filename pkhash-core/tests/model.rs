@@ -1006,7 +1006,7 @@ fn the_function_has_the_shape_that_was_asked_for() {
     }
     assert_eq!(
         PerfectShape::default(),
-        PerfectShape { keys_per_100_buckets: 300, keys_per_1000_slots: 990 }
+        PerfectShape { keys_per_100_buckets: 250, keys_per_1000_slots: 995 }
     );
 }
 

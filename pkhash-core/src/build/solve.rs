@@ -392,8 +392,9 @@ mod tests {
     fn every_small_number_of_keys_is_placed() {
         for n in (1..300u32).chain([1000, 3000]) {
             for seed in 0..5 {
-                let slots = n + n.div_ceil(99);
-                let solved = solve(&hashes(n as usize, seed), n.div_ceil(3), slots);
+                // As many buckets and slots as the default shape has.
+                let (buckets, slots) = ((n * 2).div_ceil(5), (n * 1000).div_ceil(995));
+                let solved = solve(&hashes(n as usize, seed), buckets, slots);
                 assert!(solved.is_ok(), "{n} keys, {seed}: {solved:?}");
             }
         }
