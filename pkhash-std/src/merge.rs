@@ -1,13 +1,15 @@
 //! Merging tables into one.
 //!
-//! Every table lies in the order of its hashes, so partition p of the output is made from one range
-//! of slots of each input. Nothing is spilled; memory holds the partitions that are being built.
+//! Every table lies in the order of its hashes, or at least its partitions do, so partition p of the
+//! output is made from one range of slots of each input. Nothing is spilled; memory holds the partitions
+//! that are being built.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::build::{Entry, KeyStats, Options, PerfectShape, Plan, ValueChoice};
-use pkhash_core::{Footer, Hasher, Table, Value, ValueKind};
+use pkhash_core::{Footer, Hasher, Layout, Table, Value, ValueKind};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -144,7 +146,7 @@ fn merge_into(
         spare: Spare::default(),
     };
     let read: Vec<AtomicU64> = inputs.iter().map(|_| AtomicU64::new(0)).collect();
-    let mut loader = Inputs { inputs, plan, read: &read };
+    let mut loader = Inputs { inputs, plan, read: &read, group: VecDeque::new() };
     let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
     check_read(inputs, &read)?;
     Ok(built)
@@ -313,12 +315,27 @@ fn map_value(
     Ok(Some(width))
 }
 
-/// Names ranges of the inputs.
+/// Reads the inputs, each partition of the output from one range of their hashes.
 struct Inputs<'m, 'a> {
     inputs: &'m [MergeInput<'a>],
     plan: Plan,
     /// For each input, how many records were read, deleted ones included.
     read: &'m [AtomicU64],
+    /// Output partitions that were read together: see [`Inputs::group_bits`].
+    group: VecDeque<Vec<Piece<'m>>>,
+}
+
+impl<'m> Inputs<'m, '_> {
+    /// Records of a perfect table are in no order within a partition, so all of one must be read for
+    /// each partition of the output that it overlaps. If the output has more partitions than such an
+    /// input, those of one partition of the input are read together, once: 2^this many.
+    fn group_bits(&self) -> u32 {
+        let perfect = |input: &&MergeInput<'_>| input.table.footer().layout == Layout::Perfect;
+        let coarsest =
+            self.inputs.iter().filter(perfect).map(|i| i.table.footer().partition_bits).min();
+        let bits = self.plan.partition_bits();
+        coarsest.map_or(0, |coarsest| bits.saturating_sub(coarsest)).into()
+    }
 }
 
 impl<'m> Loader for Inputs<'m, '_> {
@@ -326,56 +343,105 @@ impl<'m> Loader for Inputs<'m, '_> {
 
     fn load(&mut self, p: u32) -> Result<MergedPart<'m>> {
         let bits = u32::from(self.plan.partition_bits());
-        // Two shifts, since one by 64 is not defined.
-        let first = (u64::from(p) << 1) << (63 - bits);
-        let last = first | (u64::MAX >> bits);
-        Ok(MergedPart {
-            inputs: self.inputs.iter().map(|i| (i.table.table(), i)).collect(),
-            read: self.read,
-            range: (first, last),
-            keys: Vec::new(),
-            values: Vec::new(),
-            value_width: 0,
-        })
+        let group_bits = self.group_bits();
+        let inputs = self.inputs.iter().map(|input| (input.table.table(), input));
+        if group_bits == 0 {
+            let range = hashes(p, bits);
+            let (inputs, read) = (inputs.collect(), self.read);
+            return Ok(MergedPart { inputs, read, range, pieces: Vec::new() });
+        }
+        if self.group.is_empty() {
+            let range = hashes(p >> group_bits, bits - group_bits);
+            let inputs: Vec<_> = inputs.collect();
+            let mut split: Vec<_> = inputs
+                .par_iter()
+                .enumerate()
+                .map(|(i, (table, input))| {
+                    let mut pieces = vec![Piece::default(); 1 << group_bits];
+                    let piece_of = |hash| self.plan.partition_of(hash) as usize % (1 << group_bits);
+                    let read = read_range(i, *table, input, range, &mut pieces, piece_of)?;
+                    self.read[i].fetch_add(read, Ordering::Relaxed);
+                    Ok(pieces.into_iter())
+                })
+                .collect::<Result<_>>()?;
+            self.group = (0..1 << group_bits)
+                .map(|_| split.iter_mut().filter_map(Iterator::next).collect())
+                .collect();
+        }
+        let pieces = self.group.pop_front().unwrap_or_default();
+        Ok(MergedPart { inputs: Vec::new(), read: self.read, range: (0, 0), pieces })
     }
 }
 
-/// What the inputs hold of one partition.
-struct MergedPart<'m> {
-    inputs: Vec<(Table<'m>, &'m MergeInput<'m>)>,
-    read: &'m [AtomicU64],
-    range: (u64, u64),
+/// The first and the last hash of partition `p` of 2^`bits`.
+fn hashes(p: u32, bits: u32) -> (u64, u64) {
+    // Two shifts, since one by 64 is not defined.
+    let first = (u64::from(p) << 1) << (63 - bits);
+    (first, first | (u64::MAX >> bits))
+}
+
+/// What one input holds of one partition of the output.
+#[derive(Clone, Default)]
+struct Piece<'m> {
     keys: Vec<(u64, &'m [u8])>,
     /// The new values, one behind the other.
     values: Vec<u8>,
     value_width: usize,
 }
 
+/// Reads a range of hashes of input `i` into the pieces that their hashes belong to. Returns how many
+/// records it read.
+fn read_range<'m>(
+    i: usize,
+    table: Table<'m>,
+    input: &MergeInput<'_>,
+    (first, last): (u64, u64),
+    pieces: &mut [Piece<'m>],
+    piece_of: impl Fn(u64) -> usize,
+) -> Result<u64> {
+    let mut new = [0; 64];
+    let mut read = 0;
+    for record in table.range(first, last) {
+        read += 1;
+        let (hash, key, value) = record.map_err(Error::table(input.table.path()))?;
+        if let Some(width) = map_value(i, input, value, &mut new)? {
+            let piece = &mut pieces[piece_of(hash)];
+            piece.keys.push((hash, key));
+            piece.values.extend_from_slice(&new[..width]);
+            piece.value_width = width;
+        }
+    }
+    Ok(read)
+}
+
+/// What the inputs hold of one partition.
+struct MergedPart<'m> {
+    /// Inputs that are not read yet; none, if the pieces came with a group.
+    inputs: Vec<(Table<'m>, &'m MergeInput<'m>)>,
+    read: &'m [AtomicU64],
+    range: (u64, u64),
+    /// One for each input, in their order.
+    pieces: Vec<Piece<'m>>,
+}
+
 impl Part for MergedPart<'_> {
     fn prepare(&mut self) -> Result<()> {
-        let mut new = [0; 64];
         for (i, (table, input)) in self.inputs.iter().enumerate() {
-            let mut read = 0;
-            for record in table.range(self.range.0, self.range.1) {
-                read += 1;
-                let (hash, key, value) = record.map_err(Error::table(input.table.path()))?;
-                if let Some(width) = map_value(i, input, value, &mut new)? {
-                    self.keys.push((hash, key));
-                    self.values.extend_from_slice(&new[..width]);
-                    self.value_width = width;
-                }
-            }
+            let mut piece = [Piece::default()];
+            let read = read_range(i, *table, input, self.range, &mut piece, |_| 0)?;
             self.read[i].fetch_add(read, Ordering::Relaxed);
+            self.pieces.extend(piece);
         }
         Ok(())
     }
 
     fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) {
-        let width = self.value_width;
-        entries.extend(self.keys.iter().enumerate().map(|(i, &(hash, key))| Entry {
-            hash,
-            key,
-            value: &self.values[i * width..(i + 1) * width],
-        }));
+        for Piece { keys, values, value_width } in &self.pieces {
+            entries.extend(keys.iter().enumerate().map(|(i, &(hash, key))| Entry {
+                hash,
+                key,
+                value: &values[i * value_width..(i + 1) * value_width],
+            }));
+        }
     }
 }

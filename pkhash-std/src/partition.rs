@@ -206,8 +206,9 @@ impl Builder<'_> {
 
         let partitions = self.plan.partitions();
         let (mut duplicates, mut evictions, mut exceptions) = (0, 0, 0);
-        let mut loaded =
-            (0..window.min(partitions)).map(|p| loader.load(p)).collect::<Result<_>>()?;
+        let mut loaded = pool.install(|| {
+            (0..window.min(partitions)).map(|p| loader.load(p)).collect::<Result<_>>()
+        })?;
         let mut done: Vec<Done> = Vec::new();
         for first in (0..partitions).step_by(window as usize) {
             self.control.check()?;
