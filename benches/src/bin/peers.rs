@@ -46,7 +46,10 @@ struct Peer<const PER_LINE: usize> {
 impl<const PER_LINE: usize> Peer<PER_LINE> {
     #[inline(always)]
     const fn at(slot: usize) -> usize {
-        if PER_LINE == 0 { slot * WIDTH } else { slot / PER_LINE * 64 + slot % PER_LINE * WIDTH }
+        match slot.checked_div(PER_LINE) {
+            None => slot * WIDTH,
+            Some(line) => line * 64 + slot % PER_LINE * WIDTH,
+        }
     }
 
     fn build(keys: &[Key]) -> Self {
