@@ -8,7 +8,7 @@ use crate::hash::{self, EMPTY};
 use crate::kernel::{Kernel, Scalar};
 use crate::layout::perfect::{Fixed, LINE_SLOTS, OFFSET_LINE, Perfect, Spans, span_in};
 use crate::layout::{Inline, Layout, Parsed, Records, TermOrder};
-use crate::pipeline::FixedKeys;
+use crate::pipeline::{FixedKeys, HashedKeys};
 use crate::value::Value;
 
 /// An immutable table over borrowed bytes. Cheap to copy; it never allocates, and no bytes whatever
@@ -156,6 +156,27 @@ impl<'a> Table<'a> {
         out: &mut [Option<Value<'a>>],
     ) -> Result<usize> {
         self.batch_any(kernel, &keys, out)
+    }
+
+    /// Looks up a batch of keys whose hashes are known, with this kernel: `hashes[i]` is that of
+    /// `keys[i]`, by `footer().hasher`. One hash serves all tables that share a seed. A key with any other
+    /// hash than its own may be found or not.
+    ///
+    /// # Errors
+    /// [`Error::BatchLength`] if `keys`, `hashes` and `out` are not all of one length; otherwise as
+    /// [`get_batch`](Self::get_batch).
+    #[inline(always)]
+    pub fn get_batch_hashed_with<K: Kernel, B: AsRef<[u8]>>(
+        &self,
+        kernel: K,
+        keys: &[B],
+        hashes: &[u64],
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        if keys.len() != hashes.len() {
+            return Err(Error::BatchLength { expected: keys.len(), found: hashes.len() });
+        }
+        self.batch_any(kernel, &HashedKeys { keys, hashes }, out)
     }
 
     /// Looks up a batch of keys that lie in one buffer, with this kernel.

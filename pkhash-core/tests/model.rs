@@ -666,6 +666,19 @@ fn buffers_too_small() {
             table.get_batch(&vec![[0; 8]; keys], &mut vec![None; out]),
             Err(Error::BatchLength { expected: keys, found: out })
         );
+        // As many hashes as answers, then as many as keys.
+        for hashes in [out, keys] {
+            let found = if hashes == keys { out } else { hashes };
+            assert_eq!(
+                table.get_batch_hashed_with(
+                    pkhash_core::Scalar,
+                    &vec![[0; 8]; keys],
+                    &vec![0; hashes],
+                    &mut vec![None; out]
+                ),
+                Err(Error::BatchLength { expected: keys, found })
+            );
+        }
     }
 }
 

@@ -230,6 +230,25 @@ impl Kernel {
         )
     }
 
+    /// [`Table::get_batch_hashed_with`] with this kernel.
+    ///
+    /// # Errors
+    /// As [`Table::get_batch_hashed_with`].
+    #[inline]
+    pub fn get_batch_hashed<'a, B: AsRef<[u8]>>(
+        self,
+        table: &Table<'a>,
+        keys: &[B],
+        hashes: &[u64],
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        with_kernel!(
+            self.batch,
+            |kernel| table.get_batch_hashed_with(kernel, keys, hashes, out),
+            get_batch_hashed(table, keys, hashes, out)
+        )
+    }
+
     /// [`Table::get_batch_fixed_with`] with this kernel.
     ///
     /// # Errors
@@ -348,6 +367,17 @@ macro_rules! entry_points {
                 out: &mut [Option<Value<'a>>],
             ) -> Result<usize> {
                 table.get_batch_with(kernel, keys, out)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn get_batch_hashed<'a, B: AsRef<[u8]>>(
+                kernel: $kernel,
+                table: &Table<'a>,
+                keys: &[B],
+                hashes: &[u64],
+                out: &mut [Option<Value<'a>>],
+            ) -> Result<usize> {
+                table.get_batch_hashed_with(kernel, keys, hashes, out)
             }
 
             #[target_feature(enable = $features)]

@@ -595,6 +595,10 @@ fn batches_of_another_length() {
             let mut out = vec![None; n];
             let expected = pkhash_core::Error::BatchLength { expected: 3, found: n };
             assert_eq!(kernel.get_batch(&table, &keys, &mut out), Err(expected));
+            let found = kernel.get_batch_hashed(&table, &keys, &[0; 3], &mut out);
+            assert_eq!(found, Err(expected));
+            let found = kernel.get_batch_hashed(&table, &keys, &vec![0; n], &mut [None; 3]);
+            assert_eq!(found, Err(expected));
         }
     }
 }

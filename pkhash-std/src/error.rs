@@ -56,11 +56,96 @@ pub enum Error {
         /// Docs in the map.
         expected: u64,
     },
+    /// A doc ID that is not below the number of a segment's docs.
+    NoSuchDoc {
+        /// The doc ID.
+        found: u64,
+        /// Docs of the segment.
+        docs: u64,
+    },
+    /// Live docs of another size than the docs need.
+    LiveDocs {
+        /// Words of 64 bits that the docs need.
+        expected: u64,
+        /// Words that were given.
+        found: u64,
+    },
+    /// A match of a query for doc IDs whose value is none, or is one that does not fit 32 bits once the
+    /// segment's doc base is added.
+    NoDocId {
+        /// Number of the segment in its set, from 0.
+        segment: usize,
+        /// The value, as the table's bytes.
+        value: Vec<u8>,
+    },
+    /// More docs than doc IDs of 32 bits can tell apart, one of which means "deleted".
+    TooManyDocs {
+        /// The docs.
+        found: u64,
+    },
+    /// More segments than a set can have.
+    TooManySegments {
+        /// The most.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// A set has no segment of this number.
+    NoSuchSegment {
+        /// Its segments.
+        expected: usize,
+        /// The number.
+        found: usize,
+    },
+    /// A table that was merged is not in the set any more.
+    NotInSet {
+        /// Number of the input, from 0.
+        input: usize,
+        /// The table.
+        path: PathBuf,
+    },
     /// The path names something that is no table, and that a table must not replace: a folder, a
     /// device, a pipe.
     NotAFile {
         /// The path.
         path: PathBuf,
+    },
+    /// The bytes are not the ordered companion of the table, or one cannot be built as asked.
+    Companion {
+        /// The file, if the fault is in one.
+        path: Option<PathBuf>,
+        /// What is wrong, in the words of FORMAT.md §12.
+        what: &'static str,
+        /// Where it was seen.
+        offset: u64,
+        /// The value, or the largest or least value, expected there.
+        expected: u64,
+        /// The value found.
+        found: u64,
+    },
+    /// An ordered companion has a key that its table has not, or has with another doc ID.
+    CompanionKey {
+        /// The companion's file, if it lies in one.
+        path: Option<PathBuf>,
+        /// The key.
+        key: Vec<u8>,
+        /// The table's doc ID; `None`: the table has not got the key.
+        expected: Option<u64>,
+        /// The companion's doc ID.
+        found: u64,
+    },
+    /// A table has no doc IDs that an ordered companion could keep: its values are neither integers nor
+    /// doc ID and version.
+    NoDocIds {
+        /// The table.
+        path: PathBuf,
+        /// Bytes of each value.
+        width: u32,
+    },
+    /// No automaton can be made of a pattern: it is not a regular expression, or too large.
+    Pattern {
+        /// The cause.
+        cause: String,
     },
     /// A writer has lost keys that it could not spill; nothing can be built from it any more.
     WriterFailed,
@@ -133,6 +218,11 @@ impl fmt::Display for ShownValue<'_> {
     }
 }
 
+/// Begins a message with the file, if there is one.
+fn named(path: Option<&Path>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    path.map_or(Ok(()), |path| write!(f, "{}: ", path.display()))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,7 +246,61 @@ impl fmt::Display for Error {
                 f,
                 "input {input} has doc ID {found}, but its doc map has {expected} entries"
             ),
+            Self::NoSuchDoc { found, docs } => {
+                write!(f, "doc ID {found} in a segment of {docs} docs")
+            }
+            Self::LiveDocs { expected, found } => {
+                write!(f, "live docs: expected {expected} words of 64 bits, found {found}")
+            }
+            Self::NoDocId { segment, value } => write!(
+                f,
+                "segment {segment} has the value {}, which is no doc ID of 32 bits",
+                ShownValue(value)
+            ),
+            Self::TooManyDocs { found } => {
+                write!(f, "{found} docs are more than doc IDs of 32 bits can tell apart")
+            }
+            Self::TooManySegments { expected, found } => {
+                write!(f, "{found} segments are more than the {expected} that a set can have")
+            }
+            Self::NoSuchSegment { expected, found } => {
+                write!(f, "there is no segment {found}: the set has {expected}")
+            }
+            Self::NotInSet { input, path } => {
+                write!(f, "input {input}, {}, is not in the set", path.display())
+            }
             Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
+            Self::Companion { path, what, offset, expected, found } => {
+                named(path.as_deref(), f)?;
+                write!(f, "ordered companion: {what} at offset {offset}: ")?;
+                if what.ends_with("magic") || what.ends_with("checksum") {
+                    write!(f, "expected {expected:#018x}, found {found:#018x}")
+                } else {
+                    write!(f, "expected {expected}, found {found}")
+                }?;
+                match *what {
+                    "keys of the table" | "table's footer checksum" | "table length" => {
+                        f.write_str(" (it is of another table)")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::CompanionKey { path, key, expected, found } => {
+                named(path.as_deref(), f)?;
+                write!(f, "ordered companion: key {}: expected ", Shown(key))?;
+                match expected {
+                    Some(doc) => write!(f, "doc ID {doc}")?,
+                    None => f.write_str("none, as the table has none")?,
+                }
+                write!(f, ", found doc ID {found}")
+            }
+            Self::NoDocIds { path, width } => write!(
+                f,
+                "{}: no doc IDs for an ordered companion: values are {width} opaque bytes, expected \
+                 integers, or doc ID and version in 12 bytes",
+                path.display()
+            ),
+            Self::Pattern { cause } => write!(f, "bad pattern: {cause}"),
             Self::WriterFailed => f.write_str("keys were lost: a temporary file failed before"),
             Self::NoPath => f.write_str("the writer was given no path to publish at"),
             Self::Threads { source } => write!(f, "cannot start threads: {source}"),

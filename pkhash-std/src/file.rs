@@ -147,6 +147,21 @@ impl TableFile {
         self.kernel.get_hashed(&self.table(), hash, key).map_err(Error::table(&self.path))
     }
 
+    /// Looks up a batch of keys whose hashes are known: see [`Table::get_batch_hashed_with`].
+    ///
+    /// # Errors
+    /// [`Error::Table`] if `keys`, `hashes` and `out` are not all of one length, or as
+    /// [`get`](Self::get).
+    pub fn get_batch_hashed<'a, B: AsRef<[u8]>>(
+        &'a self,
+        keys: &[B],
+        hashes: &[u64],
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        let found = self.kernel.get_batch_hashed(&self.table(), keys, hashes, out);
+        found.map_err(Error::table(&self.path))
+    }
+
     /// Looks up a batch of keys that lie in one buffer.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 //!   in memory;
 //! * [`TableFile`] opens one, in memory or mapped, and looks up with the CPU's vector unit;
 //! * [`merge`] makes one table of many;
+//! * [`SegmentSet`] is many that answer as one, with deletes, versions and in-set queries;
+//! * [`OrderedTerms`], a table's companion, answers what needs order: ranges, prefixes, patterns;
 //! * [`Publication`] is how files come to their names: whole, or not at all.
 //!
 //! The format and the lookup are in `pkhash-core`, the vector kernels in `pkhash-simd`; both are
@@ -12,6 +14,7 @@
 //! # Features
 //!
 //! * `mmap` (default): mapped tables and heap copies in huge pages;
+//! * `ordered` (default): ordered companions;
 //! * `cli` (default): the `pkhash` command;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
 
@@ -20,7 +23,10 @@
 mod error;
 mod file;
 mod merge;
+#[cfg(feature = "ordered")]
+mod ordered;
 mod partition;
+mod set;
 mod slice;
 mod storage;
 mod writer;
@@ -28,11 +34,23 @@ mod writer;
 pub use error::{Error, Result};
 pub use file::{OpenOptions, Publication, TableFile};
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
+#[cfg(feature = "ordered")]
+pub use ordered::{
+    BuiltCompanion, CompanionOptions, KeyRegex, MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY,
+    OrderedOptions, OrderedTerms, Terms, build_companion, build_companion_publication,
+    companion_path, merge_companions, merge_companions_publication,
+};
 pub use partition::{Built, Control, OnDuplicate};
+pub use set::{
+    Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, Segment, SegmentInfo, SegmentSet, TieredPolicy,
+    VERSIONED_WIDTH, VersionedAnswer, versioned_value,
+};
 pub use slice::{build_slice, build_slice_to};
 pub use storage::{Advice, Mode};
 pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 
+#[cfg(feature = "ordered")]
+pub use fst::{Automaton, automaton};
 pub use pkhash_core as core;
 pub use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
 pub use pkhash_core::{FixedKeys, Footer, Hasher, Layout, Table, Value, ValueFormat, ValueKind};

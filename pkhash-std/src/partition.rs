@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
+use crate::set::{check_width, version_of};
 
 /// What to do with a key that occurs more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub enum OnDuplicate {
     First,
     /// Keep the value that came last.
     Last,
+    /// Keep the value of the highest version; of equal ones the first. Only for versioned values: a
+    /// doc ID of 4 bytes and a version of 8, little-endian, as 12 opaque bytes (see
+    /// [`versioned_value`](crate::versioned_value)).
+    HighestVersion,
 }
 
 /// Called with the work that is done and the work there is.
@@ -43,7 +48,8 @@ impl std::fmt::Debug for Control {
 }
 
 impl Control {
-    /// Calls `progress(done, all)` with the number of partitions written and of all.
+    /// Calls `progress(done, all)` with the number of partitions written and of all; of an ordered
+    /// companion, of keys.
     #[must_use]
     pub fn on_progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
@@ -64,7 +70,7 @@ impl Control {
         }
     }
 
-    fn progress(&self, done: u64, all: u64) {
+    pub(crate) fn progress(&self, done: u64, all: u64) {
         if let Some(progress) = &self.progress {
             progress(done, all);
         }
@@ -193,6 +199,9 @@ impl Builder<'_> {
         out: &mut W,
         io_error: impl Fn(std::io::Error) -> Error + Sync,
     ) -> Result<Built> {
+        if self.on_duplicate == OnDuplicate::HighestVersion {
+            check_width(self.plan.value())?;
+        }
         let pool = self.pool;
         // Some for each thread, so that none waits long for the others; one alone has them in its cache.
         let window = match pool.current_num_threads() {
@@ -322,6 +331,14 @@ impl Builder<'_> {
             OnDuplicate::Last => entries.dedup_by(|later, kept| {
                 let same = same(later, kept);
                 if same {
+                    *kept = *later;
+                }
+                same
+            }),
+            // `write` has checked that all have a version.
+            OnDuplicate::HighestVersion => entries.dedup_by(|later, kept| {
+                let same = same(later, kept);
+                if same && version_of(later.value) > version_of(kept.value) {
                     *kept = *later;
                 }
                 same

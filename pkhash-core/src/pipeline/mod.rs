@@ -26,7 +26,7 @@ use crate::filter;
 use crate::format::directory::Directory;
 use crate::format::footer::Footer;
 use crate::format::{ALIGN, bytes_at_u64};
-use crate::hash;
+use crate::hash::{self, Hasher};
 use crate::kernel::{GROUP_MAX, Kernel, Matches};
 use crate::layout::perfect::Spans;
 use crate::layout::{Inline, Layout, Records, TermOrder};
@@ -88,6 +88,13 @@ pub(crate) trait Keys {
 
     /// At most `n` keys from the `first` on.
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]>;
+
+    /// The hash of `key`, which is key number `i`.
+    #[inline(always)]
+    fn hash(&self, hasher: Hasher, i: usize, key: &[u8]) -> u64 {
+        let _ = i;
+        hasher.hash(key)
+    }
 }
 
 impl<B: AsRef<[u8]>> Keys for &[B] {
@@ -99,6 +106,30 @@ impl<B: AsRef<[u8]>> Keys for &[B] {
     #[inline(always)]
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
         <[B]>::get(self, first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+    }
+}
+
+/// Keys whose hashes are known: as many hashes as keys.
+#[derive(Clone, Copy)]
+pub(crate) struct HashedKeys<'k, B> {
+    pub(crate) keys: &'k [B],
+    pub(crate) hashes: &'k [u64],
+}
+
+impl<B: AsRef<[u8]>> Keys for HashedKeys<'_, B> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    #[inline(always)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
+        self.keys.get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+    }
+
+    #[inline(always)]
+    fn hash(&self, _: Hasher, i: usize, _: &[u8]) -> u64 {
+        self.hashes.get(i).copied().unwrap_or_default()
     }
 }
 
@@ -522,7 +553,7 @@ impl<'a> Table<'a> {
         block.live = Live::all(n.min(BLOCK));
         // Each key is borrowed once: an `AsRef` may answer differently the next time.
         for (i, key) in keys.from(first, n).enumerate().take(BLOCK) {
-            let hash = footer.hasher.hash(key);
+            let hash = keys.hash(footer.hasher, first + i, key);
             (block.keys[i], block.hashes[i]) = (key, hash);
             if FILTER {
                 (block.at[i], block.masks[i]) = filter_word(&footer, &directory, hash);

@@ -298,8 +298,8 @@ impl<'a> Table<'a> {
                 }
             }
             let next = places[now.clone()].iter_mut().zip(&mut words[now]);
-            for ((place, word), key) in next.zip(&mut to_hash) {
-                let hash = hasher.hash(key);
+            for (i, ((place, word), key)) in next.zip(&mut to_hash).enumerate() {
+                let hash = keys.hash(hasher, first + i, key);
                 if FILTER {
                     let (word_at, mask) = filter_word(&self.footer, &directory, hash);
                     kernel.prefetch(data, word_at as usize);

@@ -230,6 +230,13 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     }
     let mut out = vec![None; keys.len()];
     let batch = table.get_batch(keys, &mut out);
+    let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher.hash(key.as_ref())).collect();
+    let mut hashed = vec![None; keys.len()];
+    let batch_hashed = table.get_batch_hashed_with(Wide::<32>, keys, &hashes, &mut hashed);
+    assert_eq!(batch_hashed.is_ok(), batch.is_ok());
+    if batch.is_ok() {
+        assert_eq!((&batch_hashed, &hashed), (&batch, &out));
+    }
     match singles.into_iter().collect::<Result<Vec<_>>>() {
         Ok(singles) => {
             assert_eq!(batch, Ok(singles.iter().flatten().count()));
@@ -288,6 +295,14 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
             for (key, value) in keys.iter().zip(&out) {
                 assert_eq!(owned(*value), expected(key), "batch, {key:02x?}");
             }
+            let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher.hash(key)).collect();
+            let mut hashed =
+                vec![table.get(keys.first().unwrap_or(&&b""[..])).unwrap(); keys.len()];
+            let found_hashed = match kernel_width {
+                8 => table.get_batch_hashed_with(Scalar, keys, &hashes, &mut hashed),
+                _ => table.get_batch_hashed_with(Wide::<64>, keys, &hashes, &mut hashed),
+            };
+            assert_eq!((found_hashed, &hashed), (found, &out), "batch with hashes");
             let mut doc_ids = vec![Some(u32::MAX); keys.len()];
             let found_ids = table.get_batch_doc_ids_with(Scalar, keys, &mut doc_ids);
             if matches!(footer.value.width(), 0 | 5..=8) {

@@ -74,6 +74,7 @@ fn owned(value: Option<Value<'_>>) -> Option<Vec<u8>> {
 pub(crate) struct Answers {
     pub(crate) singles: Vec<Found>,
     batches: Vec<Result<Vec<Option<Vec<u8>>>>>,
+    hashed: Vec<Result<Vec<Option<Vec<u8>>>>>,
     fixed: Vec<Result<Vec<Option<Vec<u8>>>>>,
     doc_ids: Result<Vec<Option<u32>>>,
 }
@@ -104,6 +105,18 @@ pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]])
     }
     // All at once; and each again among the first keys of a batch, and among the last.
     let whole = [keys];
+    let hashed = whole
+        .into_iter()
+        .chain(keys.chunks(5))
+        .map(|keys| {
+            let hasher = table.footer().hasher;
+            let hashes: Vec<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
+            batch(keys.len(), |out| match kernel {
+                Some(kernel) => kernel.get_batch_hashed(table, keys, &hashes, out),
+                None => table.get_batch_hashed_with(pkhash_core::Scalar, keys, &hashes, out),
+            })
+        })
+        .collect();
     let batches = whole
         .into_iter()
         .chain(keys.chunks(5))
@@ -138,7 +151,7 @@ pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]])
         assert_eq!(found, doc_ids.iter().flatten().count());
         doc_ids
     });
-    Answers { singles, batches, fixed, doc_ids }
+    Answers { singles, batches, hashed, fixed, doc_ids }
 }
 
 impl Answers {
@@ -150,6 +163,7 @@ impl Answers {
                 assert_eq!(self.batches[0].as_ref(), Ok(&whole));
                 let chunks = self.batches[1..].iter().flat_map(|chunk| chunk.as_ref().unwrap());
                 assert!(chunks.eq(&whole), "batches of five");
+                assert_eq!(self.hashed, self.batches, "batches with hashes");
                 let mut of_some_length: Vec<_> =
                     keys.iter().zip(whole).filter(|(key, _)| !key.is_empty()).collect();
                 // The order of the buffers: by length, otherwise as they came.
@@ -157,7 +171,10 @@ impl Answers {
                 let fixed = self.fixed.iter().flat_map(|batch| batch.as_ref().unwrap());
                 assert!(fixed.eq(of_some_length.iter().map(|(_, found)| found)), "fixed batches");
             }
-            Err(_) => assert!(self.batches[0].is_err(), "one of the keys alone is an error"),
+            Err(_) => assert!(
+                self.batches[0].is_err() && self.hashed[0].is_err(),
+                "one of the keys alone is an error"
+            ),
         }
     }
 }

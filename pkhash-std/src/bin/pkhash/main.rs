@@ -33,6 +33,8 @@ enum Command {
     Verify(cmd::verify::Args),
     Merge(cmd::merge::Args),
     Dump(cmd::dump::Args),
+    Range(cmd::range::Args),
+    Prefix(cmd::prefix::Args),
     Demo(cmd::demo::Args),
 }
 
@@ -45,6 +47,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => args.run(),
         Command::Merge(args) => args.run(),
         Command::Dump(args) => args.run(),
+        Command::Range(args) => args.run(),
+        Command::Prefix(args) => args.run(),
         Command::Demo(args) => args.run(),
     };
     match result {

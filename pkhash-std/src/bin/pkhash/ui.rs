@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use pkhash_std::{Advice, Control, Kernel, Mode, OpenOptions, TableFile};
+use pkhash_std::{
+    Advice, Control, Kernel, Mode, OpenOptions, OrderedOptions, OrderedTerms, TableFile,
+    companion_path,
+};
 
 use crate::fail::{Fail, Result};
 
@@ -158,20 +161,45 @@ pub(crate) struct OpenArgs {
 
 impl OpenArgs {
     pub(crate) fn open(self, path: &Path) -> Result<TableFile> {
-        let mode = match self.open {
+        let options = OpenOptions::new().mode(self.mode()).advice(self.advice());
+        Ok(options.preload(self.preload).kernel(kernel()?).open(path)?)
+    }
+
+    /// Opens the ordered companion of a table. Unless it is trusted, all of it is read and checked.
+    pub(crate) fn open_companion(self, table: &TableFile, trusted: bool) -> Result<OrderedTerms> {
+        let path = companion_path(table.path());
+        if !has_companion(table.path()) {
+            return Err(Fail::message(format_args!(
+                "{}: no ordered companion at {} (build --ordered makes one)",
+                table.path().display(),
+                path.display()
+            )));
+        }
+        let options = OrderedOptions::new().mode(self.mode()).advice(self.advice());
+        Ok(options.trusted(trusted).open(path, &table.table())?)
+    }
+
+    const fn mode(self) -> Mode {
+        match self.open {
             OpenMode::Map => Mode::Map,
             OpenMode::Heap => Mode::Heap,
             OpenMode::HugePages => Mode::HugePages,
-        };
-        let advice = match self.advice {
+        }
+    }
+
+    const fn advice(self) -> Advice {
+        match self.advice {
             OpenAdvice::Normal => Advice::Normal,
             OpenAdvice::Random => Advice::Random,
             OpenAdvice::Sequential => Advice::Sequential,
             OpenAdvice::WillNeed => Advice::WillNeed,
-        };
-        let options = OpenOptions::new().mode(mode).advice(advice).preload(self.preload);
-        Ok(options.kernel(kernel()?).open(path)?)
+        }
     }
+}
+
+/// Whether something lies where the companion of a table would; what cannot be looked at counts.
+pub(crate) fn has_companion(table: &Path) -> bool {
+    !matches!(companion_path(table).try_exists(), Ok(false))
 }
 
 /// What a table is to be like, and how it is built: shared by `build` and `merge`.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::{
-    Built, Hasher, OnDuplicate, Options, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+    Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, Options, Publication, TableFile,
+    TableWriter, ValueChoice, ValueFormat, WriterOptions, build_companion_publication,
+    companion_path,
 };
 use serde_json::json;
 
@@ -62,6 +64,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "error")]
     on_duplicate: OnDuplicateArg,
 
+    /// Make the ordered companion, too, beside the table: `range` and `prefix` need it.
+    #[arg(long, conflicts_with = "set")]
+    ordered: bool,
     /// Memory for keys: what outgrows it goes to a temporary file.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = ui::parse_size)]
     memory: usize,
@@ -174,6 +179,7 @@ impl Args {
             control: ui::control("building", &cancel),
         };
         let to_stdout = self.output == Path::new("-");
+        check_ordered(self.ordered, &self.output)?;
         if !to_stdout && self.input != Path::new("-") && same_file(&self.input, &self.output) {
             return Err(Fail::message(format_args!(
                 "{}: the table would replace its own input",
@@ -207,7 +213,19 @@ impl Args {
         } else {
             writer.publish().map_err(|error| hint_at_policy(&from, error))?
         };
-        report(&self.output, &built, &[("read", read), ("all", began.elapsed())], self.json)?;
+        let companion = if self.ordered {
+            let options = CompanionOptions {
+                memory: self.memory,
+                threads: self.make.threads,
+                temp_dir: self.temp_dir.clone(),
+                ..CompanionOptions::default()
+            };
+            Some(make_ordered(&self.output, &cancel, options, build_companion_publication)?)
+        } else {
+            None
+        };
+        let times = [("read", read), ("all", began.elapsed())];
+        report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
     }
 
@@ -327,6 +345,39 @@ impl Args {
     }
 }
 
+/// A companion lies beside its table, so the table must lie somewhere.
+pub(crate) fn check_ordered(ordered: bool, output: &Path) -> Result<()> {
+    if ordered && output == Path::new("-") {
+        return Err(Fail::message("--ordered: a table on standard output has no companion"));
+    }
+    Ok(())
+}
+
+/// Makes the ordered companion of a table that was just published.
+pub(crate) fn make_ordered<M>(
+    path: &Path,
+    cancel: &ui::Cancel,
+    options: CompanionOptions,
+    make: M,
+) -> Result<BuiltCompanion>
+where
+    M: FnOnce(&TableFile, Publication, &CompanionOptions) -> pkhash_std::Result<BuiltCompanion>,
+{
+    let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
+    let made = || {
+        let table = TableFile::map(path)?;
+        let publication = Publication::begin(companion_path(path))?;
+        cancel.remove_on_exit(Some(publication.temporary_path()));
+        make(&table, publication, &options)
+    };
+    made().map_err(|error| {
+        Fail::message(format_args!(
+            "{}: the table is complete, but its ordered companion was not made: {error}",
+            path.display()
+        ))
+    })
+}
+
 /// A value: an unsigned integer, perhaps among spaces.
 pub(crate) fn parse_value(text: &[u8]) -> Result<u64, String> {
     std::str::from_utf8(text)
@@ -339,6 +390,7 @@ pub(crate) fn parse_value(text: &[u8]) -> Result<u64, String> {
 pub(crate) fn report(
     path: &Path,
     built: &Built,
+    companion: Option<&BuiltCompanion>,
     times: &[(&str, Duration)],
     json: bool,
 ) -> Result<()> {
@@ -365,6 +417,10 @@ pub(crate) fn report(
             "seed": footer.hasher.seed(),
             "evictions": built.evictions,
             "exceptions": built.exceptions,
+            "ordered": companion.map(|built| json!({
+                "bytes": built.bytes,
+                "spilled_bytes": built.spilled,
+            })),
             "seconds": times,
         })
         .to_string()
@@ -385,6 +441,9 @@ pub(crate) fn report(
         }
         if built.spilled > 0 {
             text += &format!(", {} spilled", HumanBytes(built.spilled));
+        }
+        if let Some(companion) = companion {
+            text += &format!(", ordered companion of {}", HumanBytes(companion.bytes));
         }
         text
     };

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    DELETED, DocMap, MergeInput, MergeOptions, Publication, TableFile, ValueKind,
+    BuiltCompanion, CompanionOptions, DELETED, DocMap, MergeInput, MergeOptions, OrderedTerms,
+    Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
     merge_publication, merge_to,
 };
 
-use super::build::{OnDuplicateArg, hint_at_policy, parse_value, report};
+use super::build::{
+    OnDuplicateArg, check_ordered, hint_at_policy, make_ordered, parse_value, report,
+};
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
 use crate::ui;
@@ -38,6 +41,9 @@ pub(crate) struct Args {
     /// What to do with a key that is in several tables.
     #[arg(long, value_enum, default_value = "error")]
     on_duplicate: OnDuplicateArg,
+    /// Make the ordered companion, too: of those of the tables, if all have one.
+    #[arg(long)]
+    ordered: bool,
     /// Print a report in JSON.
     #[arg(long)]
     json: bool,
@@ -49,6 +55,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
+        check_ordered(self.ordered, &self.output)?;
         let tables: Vec<TableFile> =
             self.tables.iter().map(|path| self.open.open(path)).collect::<Result<_>>()?;
         let inputs: Vec<MergeInput<'_>> = tables
@@ -79,8 +86,24 @@ impl Args {
             merge_publication(&inputs, publication, &options)
         };
         let built = built.map_err(|error| self.name_input(error))?;
-        report(&self.output, &built, &[("all", began.elapsed())], self.json)?;
+        let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
+        let times = [("all", began.elapsed())];
+        report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
+    }
+
+    /// Makes the companion of the merged table. The inputs' tables are still those that were merged, though
+    /// the merged one may have the name of one of them.
+    fn order(&self, inputs: &[MergeInput<'_>], cancel: &ui::Cancel) -> Result<BuiltCompanion> {
+        // A companion that is missing, or of no use, is not needed: then the keys are sorted anew.
+        let terms: Option<Vec<OrderedTerms>> =
+            inputs.iter().map(|input| self.open.open_companion(input.table, false).ok()).collect();
+        let options =
+            CompanionOptions { threads: self.make.threads, ..CompanionOptions::default() };
+        make_ordered(&self.output, cancel, options, |table, publication, options| match &terms {
+            Some(terms) => merge_companions_publication(inputs, terms, table, publication, options),
+            None => build_companion_publication(table, publication, options),
+        })
     }
 
     /// An error of an input names its file.

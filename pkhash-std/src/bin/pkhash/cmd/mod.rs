@@ -5,5 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod get;
 pub(crate) mod merge;
+pub(crate) mod prefix;
+pub(crate) mod range;
 pub(crate) mod stats;
 pub(crate) mod verify;

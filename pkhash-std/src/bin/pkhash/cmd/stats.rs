@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::core::Section;
-use pkhash_std::{Footer, Layout, Table, TableFile, ValueKind};
+use pkhash_std::{Footer, Layout, OrderedTerms, Table, TableFile, ValueKind};
 use serde_json::json;
 
 use crate::fail::{Answer, Result};
 use crate::output::Output;
-use crate::ui::OpenArgs;
+use crate::ui::{self, OpenArgs};
 
 /// Show the facts of a table: layout, sizes, load, what a lookup reads, the filter's measured rate, the
 /// kernel in use.
@@ -127,17 +127,26 @@ impl Args {
             path: Some(self.table.clone()),
             source,
         })?;
+        // One that is of no use is no reason not to show the table.
+        let ordered = ui::has_companion(&self.table)
+            .then(|| self.open.open_companion(&file, false).map_err(|fail| fail.to_string()));
         let mut out = Output::new();
         if self.json {
-            self.print_json(&file, &facts, &mut out)?;
+            self.print_json(&file, &facts, ordered.as_ref(), &mut out)?;
         } else {
-            self.print(&file, &facts, &mut out)?;
+            self.print(&file, &facts, ordered.as_ref(), &mut out)?;
         }
         out.flush()?;
         Ok(Answer::Done)
     }
 
-    fn print(&self, file: &TableFile, facts: &Facts, out: &mut Output) -> Result<()> {
+    fn print(
+        &self,
+        file: &TableFile,
+        facts: &Facts,
+        ordered: Option<&Ordered>,
+        out: &mut Output,
+    ) -> Result<()> {
         let footer = file.footer();
         // Nothing for each of no keys.
         let a_key = |bytes: u64| match footer.keys {
@@ -180,6 +189,17 @@ impl Args {
                 ),
             )?,
         }
+        line(
+            "ordered",
+            match ordered {
+                None => "none".to_owned(),
+                Some(Ok(terms)) => {
+                    let bytes = terms.file_len();
+                    format!("companion of {}{}", HumanBytes(bytes), a_key(bytes))
+                }
+                Some(Err(cause)) => format!("unusable: {cause}"),
+            },
+        )?;
         let kernel = file.kernel();
         line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
         if footer.layout == Layout::Perfect {
@@ -239,7 +259,13 @@ impl Args {
         Ok(())
     }
 
-    fn print_json(&self, file: &TableFile, facts: &Facts, out: &mut Output) -> Result<()> {
+    fn print_json(
+        &self,
+        file: &TableFile,
+        facts: &Facts,
+        ordered: Option<&Ordered>,
+        out: &mut Output,
+    ) -> Result<()> {
         let footer = file.footer();
         let sections: serde_json::Map<_, _> = facts
             .sections
@@ -279,11 +305,18 @@ impl Args {
             "lines_per_lookup": facts.perfect.lines_per_lookup,
             "probe_lengths": facts.probes,
             "longest_probe": facts.longest_probe,
+            "ordered": ordered.map(|ordered| match ordered {
+                Ok(terms) => json!({ "bytes": terms.file_len() }),
+                Err(cause) => json!({ "error": cause }),
+            }),
             "kernel": file.kernel().name(),
             "kernel_single": file.kernel().single_name(),
         }))
     }
 }
+
+/// A companion, or why it is of no use.
+type Ordered = Result<OrderedTerms, String>;
 
 /// Bits of pilots for each key.
 fn pilot_bits(footer: &Footer, facts: &PerfectFacts) -> f64 {

@@ -9,7 +9,8 @@ use crate::fail::{Answer, Fail, Result};
 use crate::output::Output;
 use crate::ui::{self, OpenArgs};
 
-/// Read tables whole and check everything: checksums, the place of every key, all counts.
+/// Read tables whole and check everything: checksums, the place of every key, all counts. So are the
+/// ordered companions beside them, if there are any.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tables.
@@ -34,11 +35,14 @@ impl Args {
             }
             let table = path.display().to_string();
             match (checked, self.json) {
-                (Ok(keys), true) => {
-                    out.line(json!({ "table": table, "ok": true, "keys": keys }))?;
+                (Ok((keys, ordered)), true) => {
+                    out.line(
+                        json!({ "table": table, "ok": true, "keys": keys, "ordered": ordered }),
+                    )?;
                 }
-                (Ok(keys), false) => {
-                    out.line(format_args!("{table}: ok, {} keys", HumanCount(keys)))?;
+                (Ok((keys, ordered)), false) => {
+                    let more = if ordered { ", ordered companion ok" } else { "" };
+                    out.line(format_args!("{table}: ok, {} keys{more}", HumanCount(keys)))?;
                 }
                 (Err(fail), true) => {
                     out.line(json!({ "table": table, "ok": false, "error": fail.to_string() }))?;
@@ -54,13 +58,18 @@ impl Args {
         Ok(Answer::Done)
     }
 
-    /// Returns the number of keys.
-    fn check(&self, path: &Path) -> Result<u64> {
+    /// Returns the number of keys, and whether there is a companion.
+    fn check(&self, path: &Path) -> Result<(u64, bool)> {
         let file = self.open.open(path)?;
         let bar = ui::bar("verifying", file.footer().partitions().into());
         let verified = file.table().verify_with(|_| bar.inc(1));
         bar.finish_and_clear();
         verified.map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
-        Ok(file.footer().keys)
+        let ordered = ui::has_companion(path);
+        if ordered {
+            // Verifying makes all checks again.
+            self.open.open_companion(&file, true)?.verify(&file)?;
+        }
+        Ok((file.footer().keys, ordered))
     }
 }

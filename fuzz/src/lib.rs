@@ -1,0 +1,436 @@
+//! What the fuzz targets run. The oracle is that of the property tests (`pkhash-core/tests/common`): a
+//! battery for tables of any bytes, and a model for sound ones.
+
+#[path = "../../pkhash-core/tests/common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+
+use arbitrary::Arbitrary;
+use pkhash_core::build::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::{Error, Footer, GROUP_MAX, Hasher, Layout, Matches, Table, Value, ValueFormat};
+use pkhash_simd::Kernel;
+use pkhash_std::{
+    DocMap, MergeInput, MergeOptions, OnDuplicate, TableFile, TableWriter, WriterOptions, merge_to,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use common::recipes::RECIPES;
+
+/// Keys to ask a table for that may be made of these bytes: parts of them, and what it says that it holds.
+fn keys_of(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut keys = vec![Vec::new()];
+    for len in [1, 4, 8, 10, 16, 31, 36, 100] {
+        keys.extend(bytes.chunks(len).step_by(7).take(6).map(<[u8]>::to_vec));
+    }
+    if let Ok(table) = Table::open(bytes) {
+        let held = table.iter().take(200).filter_map(Result::ok);
+        keys.extend(held.map(|(key, _)| key.to_vec()));
+    }
+    keys
+}
+
+/// Everything that can be done with a table, whatever its bytes. All kernels give the answers of core.
+fn survive(bytes: &[u8]) -> Result<(), Error> {
+    let table = Table::open(bytes)?;
+    let keys = keys_of(bytes);
+    common::exercise(&table, &keys);
+    let owned = |value: Option<Value<'_>>| value.map(|value| value.as_bytes().to_vec());
+    let mut expected = vec![None; keys.len()];
+    let found = table.get_batch(&keys, &mut expected);
+    for kernel in Kernel::available() {
+        let mut out = vec![None; keys.len()];
+        assert_eq!(kernel.get_batch(&table, &keys, &mut out), found, "{}", kernel.name());
+        if found.is_ok() {
+            let answers = out.into_iter().map(owned);
+            assert!(answers.eq(expected.iter().copied().map(owned)), "{}", kernel.name());
+        }
+        for key in keys.iter().take(8) {
+            assert_eq!(kernel.get(&table, key).map(owned), table.get(key).map(owned));
+        }
+    }
+    let _ = table.probe_lengths::<4>();
+    let _ = table.filter_fill();
+    table.verify()
+}
+
+/// Arbitrary bytes.
+pub fn open_get(data: &[u8]) {
+    let _ = survive(data);
+}
+
+/// A sound table, damaged.
+#[derive(Arbitrary, Debug)]
+pub struct Damage {
+    golden: u8,
+    writes: Vec<Write>,
+    cut: Option<u16>,
+    repair: Repair,
+}
+
+/// Bytes that are overwritten.
+#[derive(Arbitrary, Debug)]
+struct Write {
+    place: Place,
+    at: u32,
+    value: u64,
+    width: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Place {
+    Body,
+    Directory,
+    Tail,
+}
+
+/// Which checksums are made right again.
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Repair {
+    Nothing,
+    Footer,
+    Everything,
+}
+
+/// Makes the footer's checksum right, if there is a footer.
+fn repair_footer(bytes: &mut [u8]) -> Option<()> {
+    let tail = bytes.len().checked_sub(128)?;
+    let bits = u32::from(bytes[tail + 6]);
+    let directory = tail.checked_sub(72usize.checked_shl(bits).filter(|_| bits <= 16)?)?;
+    let sum = xxh3_64(&bytes[directory..tail + 112]);
+    bytes[tail + 112..tail + 120].copy_from_slice(&sum.to_le_bytes());
+    Some(())
+}
+
+/// Makes the checksums of all sections right, if the footer says where they are.
+fn repair_sections(bytes: &mut [u8]) -> Option<()> {
+    repair_footer(bytes)?;
+    let footer = Footer::parse(bytes, bytes.len() as u64).ok()?;
+    let cold = bytes.len() - footer.footer_len() + 32 * footer.partitions() as usize;
+    for p in 0..footer.partitions() {
+        let entry = Table::open(bytes).ok()?.partition(p)?;
+        for (i, (offset, len)) in footer.sections(&entry).into_iter().enumerate() {
+            let section = offset as usize..(offset + len) as usize;
+            let sum = if section.is_empty() { 0 } else { xxh3_64(&bytes[section]) };
+            let at = cold + 40 * p as usize + 8 + 8 * i;
+            bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+    repair_footer(bytes)
+}
+
+/// A damaged table is refused when it is opened or verified, or is the same table; and nothing that is
+/// done with it panics, or reads where it must not.
+pub fn mutate_golden(damage: &Damage) {
+    let sound = RECIPES[usize::from(damage.golden) % RECIPES.len()].golden();
+    let mut bytes = sound.clone();
+    let tail = bytes.len() - 128;
+    let directory = tail - 72 * common::raw::partitions(&bytes);
+    for Write { place, at, value, width } in damage.writes.iter().take(8) {
+        let (from, to) = match place {
+            Place::Body => (0, directory),
+            Place::Directory => (directory, tail),
+            Place::Tail => (tail, bytes.len()),
+        };
+        let width = [1, 2, 4, 8][usize::from(*width) % 4];
+        let at = from + *at as usize % (to - from);
+        let width = width.min(bytes.len() - at);
+        bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+    if let Some(cut) = damage.cut {
+        bytes.truncate(usize::from(cut) % (bytes.len() + 1));
+    }
+    match damage.repair {
+        Repair::Nothing => {}
+        Repair::Footer => _ = repair_footer(&mut bytes),
+        Repair::Everything => _ = repair_sections(&mut bytes),
+    }
+    let verified = survive(&bytes);
+    if damage.repair == Repair::Nothing && bytes != sound {
+        assert!(verified.is_err(), "damage that nothing noticed");
+    }
+}
+
+/// Groups of control bytes.
+#[derive(Arbitrary, Debug)]
+pub struct Groups {
+    group: [u8; GROUP_MAX],
+    /// Few values, so that there are matches.
+    values: [u8; 4],
+    control: u8,
+}
+
+/// Every kernel finds what a loop finds.
+pub fn kernels(groups: &Groups) {
+    let few = groups.group.map(|byte| groups.values[usize::from(byte) % 4]);
+    for group in [&groups.group, &few] {
+        let control = groups.control | 0x80;
+        for kernel in Kernel::available() {
+            let (width, found) = kernel.match_group(group, control);
+            let mut expected = Matches::default();
+            for (i, byte) in group.iter().enumerate().take(width as usize) {
+                expected.hits |= u64::from(*byte == control) << i;
+                expected.empty |= u64::from(*byte == 0) << i;
+            }
+            assert_eq!(found, expected, "{}", kernel.name());
+        }
+    }
+}
+
+/// Keys, values, and how a table is made of them.
+#[derive(Arbitrary, Debug)]
+pub struct Contents {
+    keys: Vec<Key>,
+    absent: Vec<Key>,
+    how: How,
+    spill: bool,
+    threads: u8,
+}
+
+/// A key: short ones as they come, long ones of one byte.
+#[derive(Arbitrary, Clone, Debug)]
+enum Key {
+    Bytes(Vec<u8>),
+    Eight([u8; 8]),
+    Sixteen([u8; 16]),
+    Number(u32),
+    Long(u8, u16),
+}
+
+impl Key {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes.clone(),
+            Self::Eight(bytes) => bytes.to_vec(),
+            Self::Sixteen(bytes) => bytes.to_vec(),
+            Self::Number(number) => number.to_string().into_bytes(),
+            Self::Long(byte, len) => vec![*byte; usize::from(*len)],
+        }
+    }
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct How {
+    layout: u8,
+    value: u8,
+    filter_bits: Option<u8>,
+    partition_bits: Option<u8>,
+    seed: u64,
+    truncated: Option<u8>,
+    packed: bool,
+    shape: Option<(u8, u8)>,
+}
+
+impl How {
+    fn options(self, hasher: Hasher) -> Options {
+        let layout = match self.layout % 4 {
+            0 => LayoutChoice::Auto,
+            1 => LayoutChoice::Fixed(Layout::Inline),
+            2 => LayoutChoice::Fixed(Layout::TermOrder),
+            _ => LayoutChoice::Fixed(Layout::Perfect),
+        };
+        let value = match self.value % 12 {
+            0 => ValueChoice::Fixed(ValueFormat::opaque(0).expect("a width")),
+            1 => ValueChoice::Fixed(ValueFormat::opaque(12).expect("a width")),
+            width @ 2..=9 => ValueChoice::Fixed(ValueFormat::integer(width - 1).expect("a width")),
+            _ => ValueChoice::Auto,
+        };
+        Options {
+            layout,
+            value,
+            filter_bits: self.filter_bits.map(|bits| bits % 66),
+            hasher,
+            partition_bits: self.partition_bits.map(|bits| bits % 14),
+            packed: self.packed,
+            shape: self.shape.map_or_else(PerfectShape::default, |(keys, load)| PerfectShape {
+                keys_per_100_buckets: 100 + u16::from(keys),
+                keys_per_1000_slots: 900 + u16::from(load) % 96,
+            }),
+        }
+    }
+
+    fn hasher(self) -> Hasher {
+        match self.truncated {
+            Some(bits) => Hasher::truncated(self.seed, bits % 16),
+            None => Hasher::new(self.seed),
+        }
+    }
+}
+
+/// The value of the i-th key: as wide as the options ask for.
+fn value(i: u64, options: &Options) -> Vec<u8> {
+    match options.value {
+        ValueChoice::Auto => i.to_le_bytes().to_vec(),
+        ValueChoice::Fixed(value) => {
+            let width = usize::from(value.width());
+            // A small number, so that it fits one byte.
+            let mut bytes = vec![0; width];
+            if let Some(first) = bytes.first_mut() {
+                *first = i as u8;
+            }
+            bytes
+        }
+    }
+}
+
+/// A table of arbitrary keys answers as a map does, and core and the writer make the same one.
+pub fn roundtrip(contents: &Contents) {
+    let options = contents.how.options(contents.how.hasher());
+    let mut model = BTreeMap::new();
+    for (i, key) in contents.keys.iter().take(2000).enumerate() {
+        model.insert(key.bytes(), value(i as u64, &options));
+    }
+    let pairs: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    let built = common::try_build(&options, &pairs);
+    let written = write(&options, &pairs, contents);
+    let bytes = match (built, written) {
+        (Ok(built), Ok(written)) => {
+            assert!(built == written, "core and the writer differ");
+            built
+        }
+        // What cannot be made is refused by both.
+        (Err(_), Err(_)) => return,
+        (built, written) => panic!("{:?}, {:?}", built.map(|_| ()), written.map(|_| ())),
+    };
+    let table = Table::open(&bytes).expect("a table that was built");
+    let width = usize::from(table.footer().value.width());
+    for value in model.values_mut() {
+        value.truncate(width);
+    }
+    let mut absent: Vec<_> = contents.absent.iter().take(200).map(Key::bytes).collect();
+    absent.retain(|key| !model.contains_key(key));
+    common::check(&table, &model, &absent);
+    assert_eq!(survive(&bytes), Ok(()));
+}
+
+fn write(
+    table: &Options,
+    pairs: &[common::Pair],
+    contents: &Contents,
+) -> Result<Vec<u8>, pkhash_std::Error> {
+    let options = WriterOptions {
+        table: *table,
+        memory: if contents.spill { pkhash_std::MIN_MEMORY } else { 64 << 20 },
+        threads: usize::from(contents.threads % 3) + 1,
+        ..WriterOptions::default()
+    };
+    let mut writer = TableWriter::new(options)?;
+    for (key, value) in pairs {
+        match table.value {
+            ValueChoice::Auto => {
+                writer.add(key, value.iter().rev().fold(0, |all, b| all << 8 | u64::from(*b)))?;
+            }
+            ValueChoice::Fixed(_) => writer.add_bytes(key, value)?,
+        }
+    }
+    let mut out = Vec::new();
+    writer.write_to(&mut out)?;
+    Ok(out)
+}
+
+/// Tables, what becomes of their docs, and what is made of them.
+#[derive(Arbitrary, Debug)]
+pub struct Merge {
+    inputs: Vec<(Vec<Key>, How, Docs)>,
+    output: How,
+    on_duplicate: u8,
+    threads: u8,
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+enum Docs {
+    Keep,
+    Offset(u16),
+    /// New IDs; a doc goes if there is none.
+    Map(Vec<Option<u8>>),
+}
+
+/// A merged table is what a map makes of the same keys.
+pub fn merge(merge: &Merge) {
+    let hasher = merge.output.hasher();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let on_duplicate = [OnDuplicate::Error, OnDuplicate::First, OnDuplicate::Last]
+        [usize::from(merge.on_duplicate) % 3];
+    let (mut tables, mut docs, mut twice) = (Vec::new(), Vec::new(), false);
+    for (i, (keys, how, map)) in merge.inputs.iter().take(5).enumerate() {
+        let options = Options { value: ValueChoice::Auto, ..how.options(hasher) };
+        let mut input: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        for (doc, key) in keys.iter().take(500).enumerate() {
+            input.insert(key.bytes(), doc as u64);
+        }
+        let pairs: Vec<_> =
+            input.iter().map(|(key, doc)| (key.clone(), doc.to_le_bytes().to_vec())).collect();
+        let Ok(bytes) = common::try_build(&options, &pairs) else { continue };
+        let path = folder.path().join(i.to_string());
+        std::fs::write(&path, bytes).expect("room for a table");
+        tables.push(TableFile::open(&path).expect("a sound table"));
+        let map = match map {
+            Docs::Keep => DocMap::Keep,
+            Docs::Offset(base) => DocMap::Offset((*base).into()),
+            Docs::Map(new) => DocMap::Map(
+                (0..keys.len())
+                    .map(|doc| match new.get(doc % new.len().max(1)) {
+                        Some(Some(new)) => u32::from(*new),
+                        _ => pkhash_std::DELETED,
+                    })
+                    .collect(),
+            ),
+        };
+        for (key, doc) in input {
+            let doc = match &map {
+                DocMap::Keep => doc,
+                DocMap::Offset(base) => doc + base,
+                DocMap::Map(new) if new[doc as usize] == pkhash_std::DELETED => continue,
+                DocMap::Map(new) => new[doc as usize].into(),
+            };
+            let before = model.get(&key).copied();
+            twice |= before.is_some();
+            let kept = match (before, on_duplicate) {
+                (Some(before), OnDuplicate::First) => before,
+                _ => doc,
+            };
+            model.insert(key, kept);
+        }
+        docs.push(map);
+    }
+    if tables.is_empty() {
+        return;
+    }
+    let inputs: Vec<_> =
+        tables.iter().zip(docs).map(|(table, docs)| MergeInput { table, docs }).collect();
+    let output = merge.output.options(hasher);
+    let options = MergeOptions {
+        layout: output.layout,
+        filter_bits: output.filter_bits,
+        partition_bits: output.partition_bits,
+        packed: output.packed,
+        shape: output.shape,
+        threads: usize::from(merge.threads % 3) + 1,
+        on_duplicate,
+        ..MergeOptions::default()
+    };
+    let mut out = Vec::new();
+    match merge_to(&inputs, &mut out, &options) {
+        Ok(_) => {
+            assert!(!twice || on_duplicate != OnDuplicate::Error, "a duplicate that was not named");
+            let table = Table::open(&out).expect("a table that was merged");
+            let width = usize::from(table.footer().value.width());
+            let model: BTreeMap<_, _> = model
+                .into_iter()
+                .map(|(key, doc)| (key, doc.to_le_bytes()[..width].to_vec()))
+                .collect();
+            common::check(
+                &table,
+                &model,
+                &[b"absent".to_vec()][..usize::from(!model.contains_key(&b"absent"[..]))],
+            );
+        }
+        Err(pkhash_std::Error::DuplicateKey { .. }) => {
+            assert!(twice && on_duplicate == OnDuplicate::Error);
+        }
+        // Options that the keys do not fit.
+        Err(pkhash_std::Error::Table { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}

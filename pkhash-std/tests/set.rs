@@ -1,0 +1,1166 @@
+//! Segment sets against models: newest live match, batches, in-set queries, versions; snapshots while
+//! tables are added, merged, deleted from and replaced.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use common::{Folder, Rng, build_bytes, modes, of_slice};
+use pkhash_std::core::Error as CoreError;
+use pkhash_std::{
+    Answer, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
+    MergeInput, MergeOptions, Mode, OnDuplicate, OpenOptions, Options, Segment, SegmentInfo,
+    SegmentSet, TableFile, TieredPolicy, VERSIONED_WIDTH, ValueChoice, ValueFormat,
+    VersionedAnswer, WriterOptions, build_slice_to, merge, merge_to, versioned_value,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+use roaring::RoaringBitmap;
+
+fn config(cases: u32) -> Config {
+    Config {
+        cases,
+        rng_seed: RngSeed::Fixed(0x5eed_0004),
+        failure_persistence: None,
+        ..Config::default()
+    }
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn versioned() -> ValueChoice {
+    ValueChoice::Fixed(ValueFormat::opaque(VERSIONED_WIDTH).unwrap())
+}
+
+fn table_with(options: Options, pairs: &Pairs, open: OpenOptions) -> TableFile {
+    let folder = Folder::new();
+    let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
+    let (_, bytes) = build_bytes(options, of_slice(pairs)).unwrap();
+    open.open(folder.write("segment.pkh", bytes)).unwrap()
+}
+
+/// A table of doc IDs.
+fn table(docs: &[(&str, u32)]) -> TableFile {
+    let pairs: Pairs = docs
+        .iter()
+        .map(|(key, doc)| (key.as_bytes().to_vec(), u64::from(*doc).to_le_bytes().to_vec()))
+        .collect();
+    table_with(Options::default(), &pairs, OpenOptions::new())
+}
+
+/// A table of versioned values.
+fn versioned_table(docs: &[(&str, u32, u64)]) -> TableFile {
+    let pairs: Pairs = docs
+        .iter()
+        .map(|(key, doc, version)| {
+            (key.as_bytes().to_vec(), versioned_value(*doc, *version).to_vec())
+        })
+        .collect();
+    let options = Options { value: versioned(), ..Options::default() };
+    table_with(options, &pairs, OpenOptions::new())
+}
+
+/// A segment, and what it should hold.
+struct Model {
+    segment: Segment,
+    docs: BTreeMap<Vec<u8>, (u32, u64)>,
+    /// `None`: all are.
+    live: Option<BTreeSet<u32>>,
+}
+
+impl Model {
+    fn live_match(&self, key: &[u8]) -> Option<(u32, u64)> {
+        let found = self.docs.get(key).copied();
+        found.filter(|(doc, _)| self.live.as_ref().is_none_or(|live| live.contains(doc)))
+    }
+}
+
+/// Segments of keys of a pool, of any layout, with deletes, doc bases and a few seeds.
+fn models(pool: &[Vec<u8>], number: usize, versions: bool, rng: &mut Rng) -> Vec<Model> {
+    let inline = pool.iter().all(|key| key.len() == pool[0].len() && key.len() <= 31);
+    // Some keys of one hash, but not more than a perfect table takes.
+    let bits = (2 * pool.len().ilog2()).saturating_sub(5) as u8;
+    let hashers = [Hasher::new(0), Hasher::new(rng.next()), Hasher::truncated(rng.next(), bits)];
+    let seeds = 1 + rng.below(3);
+    let kernels: Vec<Kernel> = Kernel::available().collect();
+    let mut base = 0;
+    (0..number)
+        .map(|_| {
+            let share = 1 + rng.below(4);
+            let keys: BTreeSet<&Vec<u8>> = pool.iter().filter(|_| rng.below(share) == 0).collect();
+            let mut ids: Vec<u32> = (0..keys.len() as u32).collect();
+            rng.shuffle(&mut ids);
+            if rng.below(4) == 0 {
+                // Several keys of one doc.
+                ids.iter_mut().for_each(|doc| *doc /= 2);
+            }
+            let docs: BTreeMap<Vec<u8>, (u32, u64)> = keys
+                .into_iter()
+                .zip(ids)
+                .map(|(key, doc)| (key.clone(), (doc, rng.below(20) as u64)))
+                .collect();
+            let layout = match rng.below(5) {
+                0 if inline => LayoutChoice::Fixed(Layout::Inline),
+                0 | 1 => LayoutChoice::Fixed(Layout::TermOrder),
+                2 => LayoutChoice::Auto,
+                _ => LayoutChoice::Fixed(Layout::Perfect),
+            };
+            let options = Options {
+                layout,
+                value: if versions { versioned() } else { ValueChoice::Auto },
+                filter_bits: [None, Some(0), Some(10)][rng.below(3)],
+                hasher: hashers[rng.below(seeds)],
+                partition_bits: [None, Some(0), Some(3)][rng.below(3)],
+                ..Options::default()
+            };
+            let pairs: Pairs = docs
+                .iter()
+                .map(|(key, (doc, version))| {
+                    let value = match versions {
+                        true => versioned_value(*doc, *version).to_vec(),
+                        false => u64::from(*doc).to_le_bytes().to_vec(),
+                    };
+                    (key.clone(), value)
+                })
+                .collect();
+            let modes = modes();
+            let open = OpenOptions::new()
+                .mode(modes[rng.below(modes.len())])
+                .kernel(kernels[rng.below(kernels.len())]);
+            let file = table_with(options, &pairs, open);
+            let mut segment = Segment::new(file).with_doc_base(base);
+            if versions && rng.below(2) == 0 {
+                let max = segment.table().max_version().unwrap();
+                assert_eq!(max, docs.values().map(|(_, version)| *version).max());
+                // More than it has is right, too.
+                segment = segment.with_max_version(max.unwrap_or(0) + rng.below(2) as u64);
+            }
+            let live = (rng.below(3) > 0).then(|| {
+                // Now and then too few docs: those beyond count as deleted.
+                let known = docs.len() - rng.below(3).min(docs.len()) * rng.below(2);
+                (0..known as u32).filter(|_| rng.below(3) > 0).collect::<BTreeSet<u32>>()
+            });
+            if let Some(live) = &live {
+                let known = live.last().map_or(0, |last| last + 1);
+                let bitmap: RoaringBitmap = live.iter().copied().collect();
+                let live = LiveDocs::from_live_bitmap(known, &bitmap).unwrap();
+                segment = segment.with_live_docs(Arc::new(live));
+            }
+            base += docs.len() as u32 + rng.below(3) as u32;
+            Model { segment, docs, live }
+        })
+        .collect()
+}
+
+/// What should be answered: segment, value's doc and version.
+fn newest(models: &[Model], key: &[u8]) -> Option<(usize, u32, u64)> {
+    models.iter().enumerate().find_map(|(i, model)| {
+        let (doc, version) = model.live_match(key)?;
+        Some((i, doc, version))
+    })
+}
+
+fn version_of(answer: Answer<'_>) -> u64 {
+    u64::from_le_bytes(answer.value().as_bytes()[4..].try_into().unwrap())
+}
+
+/// All ways to ask.
+fn check(set: &SegmentSet, models: &[Model], pool: &[Vec<u8>], versions: bool, rng: &mut Rng) {
+    let single = |key: &[u8]| {
+        let found = set.get(key).unwrap();
+        let expected = newest(models, key);
+        let seen = found.map(|found| {
+            let version = if versions { version_of(found) } else { 0 };
+            (found.segment(), found.doc_id().unwrap(), version)
+        });
+        let expected_seen = expected.map(|(i, doc, v)| (i, doc, if versions { v } else { 0 }));
+        assert_eq!(seen, expected_seen, "{key:02x?}");
+        if let Some(found) = found {
+            let base = set.segments()[found.segment()].doc_base();
+            assert_eq!(found.global_doc_id(), Some(found.doc_id().unwrap() + base));
+        }
+        found
+    };
+    // Hits, misses and repeats in any order.
+    for n in [0, 1, pool.len(), 3 * pool.len()] {
+        let mut batch: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..n {
+            let mut key = pool[rng.below(pool.len())].clone();
+            match rng.below(8) {
+                0 => key.push(0),
+                1 => key.clear(),
+                _ => {}
+            }
+            batch.push(key);
+        }
+        let expected: Vec<Option<Answer<'_>>> = batch.iter().map(|key| single(key)).collect();
+        // Not what is expected, so that every place must be written.
+        let mut out = vec![pool.iter().find_map(|key| set.get(key).unwrap()); n];
+        let found = set.get_batch(&batch, &mut out).unwrap();
+        assert_eq!(out, expected);
+        assert_eq!(found, expected.iter().flatten().count());
+        let mut contained = vec![rng.below(2) == 0; n];
+        assert_eq!(set.contains_batch(&batch, &mut contained).unwrap(), found);
+        assert!(contained.iter().copied().eq(expected.iter().map(Option::is_some)));
+
+        let in_set = set.in_set(&batch).unwrap();
+        let mut all = BTreeSet::new();
+        let mut in_order = Vec::new();
+        for (i, model) in models.iter().enumerate() {
+            let docs: BTreeSet<u32> = batch
+                .iter()
+                .filter_map(|key| model.live_match(key))
+                .map(|(doc, _)| doc + model.segment.doc_base())
+                .collect();
+            assert!(in_set.segment(i).eq(docs.iter().copied()), "in-set query, segment {i}");
+            assert!(in_set.segment_bitmap(i).iter().eq(docs.iter().copied()));
+            in_order.extend(docs.iter().copied());
+            all.extend(docs);
+        }
+        assert!(in_set.iter().eq(in_order.iter().copied()));
+        assert_eq!((in_set.len(), in_set.is_empty()), (in_order.len(), in_order.is_empty()));
+        assert_eq!(in_set.segment(models.len()).len(), 0);
+        assert!(in_set.bitmap().iter().eq(all));
+    }
+    if versions {
+        for key in pool.iter().take(60) {
+            let matches = models.iter().enumerate().filter_map(|(i, model)| {
+                let (doc, version) = model.live_match(key)?;
+                Some((i, doc, version))
+            });
+            // The newest of the highest.
+            let best = matches.reduce(|a, b| if b.2 > a.2 { b } else { a });
+            let seen = |found: Option<VersionedAnswer<'_>>| {
+                found.map(|found| {
+                    assert_eq!(version_of(found.answer()), found.version());
+                    (found.answer().segment(), found.answer().doc_id().unwrap(), found.version())
+                })
+            };
+            assert_eq!(seen(set.get_highest_version(key).unwrap()), best);
+            for version in [0, 5, 18, 19, u64::MAX] {
+                let newer = best.filter(|best| best.2 > version);
+                assert_eq!(seen(set.get_newer_than(key, version).unwrap()), newer);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(80))]
+
+    #[test]
+    fn sets_agree_with_models(
+        lens in prop_oneof![Just((0, 12)), Just((16, 17)), Just((0, 200)), Just((8, 9))],
+        keys in 1..80usize,
+        number in 0..7usize,
+        versions: bool,
+        seed: u64,
+    ) {
+        let mut rng = Rng(seed);
+        let pool: Vec<Vec<u8>> = (0..keys)
+            .map(|_| {
+                let len = lens.0 + rng.below(lens.1 - lens.0);
+                rng.bytes(len)
+            })
+            .collect();
+        let models = models(&pool, number, versions, &mut rng);
+        let segments: Vec<Segment> = models.iter().map(|model| model.segment.clone()).collect();
+        let set = SegmentSet::new(segments).unwrap();
+        assert_eq!(set.len(), number);
+        assert_eq!(set.keys(), models.iter().map(|model| model.docs.len() as u64).sum::<u64>());
+        check(&set, &models, &pool, versions, &mut rng);
+    }
+}
+
+/// Chunk after chunk, of sets with one seed and with three.
+#[test]
+fn batches_of_many_chunks() {
+    let mut rng = Rng(7);
+    let pool: Vec<Vec<u8>> = (0..4000u32).map(|i| i.to_be_bytes().repeat(4)).collect();
+    for _ in 0..3 {
+        let models = models(&pool, 6, true, &mut rng);
+        let segments: Vec<Segment> = models.iter().map(|model| model.segment.clone()).collect();
+        check(&SegmentSet::new(segments).unwrap(), &models, &pool, true, &mut rng);
+    }
+}
+
+#[test]
+fn a_set_of_no_segments() {
+    for set in [SegmentSet::default(), SegmentSet::new(Vec::new()).unwrap()] {
+        assert_eq!((set.is_empty(), set.len(), set.keys()), (true, 0, 0));
+        check(&set, &[], &[b"key".to_vec(), Vec::new()], true, &mut Rng(1));
+        // And one that comes to have a segment.
+        let one = set.with([Segment::new(table(&[("a", 5)]))], &[]).unwrap();
+        assert_eq!(one.get(b"a").unwrap().and_then(Answer::doc_id), Some(5));
+        assert!(set.is_empty());
+    }
+}
+
+#[test]
+fn a_deleted_newest_match_goes_on_to_older_ones() {
+    let tables = [table(&[("k", 0)]), table(&[("k", 1), ("j", 0)]), table(&[("k", 2)])];
+    let segments: Vec<Segment> = tables.into_iter().map(Segment::new).collect();
+    let mut set = SegmentSet::new(segments).unwrap();
+    for (i, doc) in [0, 1, 2].into_iter().enumerate() {
+        let found = set.get(b"k").unwrap().unwrap();
+        assert_eq!((found.segment(), found.doc_id()), (i, Some(doc)));
+        let live = LiveDocs::from_deleted(3, &[doc]).unwrap();
+        set = set.with_live_docs(i, Some(Arc::new(live))).unwrap();
+    }
+    assert_eq!(set.get(b"k").unwrap(), None);
+    assert!(set.get(b"j").unwrap().is_some());
+    // All live again.
+    set = set.with_live_docs(1, None).unwrap();
+    assert_eq!(set.get(b"k").unwrap().map(Answer::segment), Some(1));
+}
+
+#[test]
+fn live_docs_of_every_origin() {
+    let mut rng = Rng(3);
+    for docs in [0, 1, 2, 63, 64, 65, 127, 128, 1000] {
+        for share in [1, 2, 10, 2000] {
+            let deleted: Vec<u32> = (0..docs).filter(|_| rng.below(share) == 0).collect();
+            let model: BTreeSet<u32> = (0..docs).filter(|doc| !deleted.contains(doc)).collect();
+            let mut words = vec![0u64; docs.div_ceil(64) as usize];
+            model.iter().for_each(|doc| words[*doc as usize / 64] |= 1 << (doc % 64));
+            let mut repeated: Vec<u32> = deleted.iter().chain(&deleted).copied().collect();
+            rng.shuffle(&mut repeated);
+            let all = [
+                LiveDocs::from_deleted(docs, &repeated).unwrap(),
+                LiveDocs::from_words(docs, words).unwrap(),
+                LiveDocs::from_deleted_bitmap(docs, &deleted.iter().copied().collect()).unwrap(),
+                LiveDocs::from_live_bitmap(docs, &model.iter().copied().collect()).unwrap(),
+                LiveDocs::all(docs).with_deleted(repeated.clone()).unwrap(),
+            ];
+            for live in &all {
+                assert_eq!(live, &all[0]);
+                assert_eq!((live.docs(), live.deleted()), (docs, deleted.len() as u32));
+                for doc in (0..docs + 200).chain([u32::MAX]) {
+                    assert_eq!(live.is_live(doc), model.contains(&doc), "{doc} of {docs}");
+                }
+                assert!(live.deleted_docs().eq(deleted.iter().copied()));
+                assert!(live.deleted_since(&LiveDocs::all(docs)).eq(deleted.iter().copied()));
+                assert_eq!(LiveDocs::all(docs).deleted_since(live).count(), 0);
+            }
+        }
+    }
+    let beyond = |result: Result<LiveDocs, Error>, found: u64, docs: u64| {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, Error::NoSuchDoc { found: f, docs: d } if (f, d) == (found, docs)),
+            "{error}"
+        );
+        assert!(error.to_string().contains(&found.to_string()));
+    };
+    let bitmap: RoaringBitmap = [3u32, 64].into_iter().collect();
+    beyond(LiveDocs::from_deleted(64, &[3, 64]), 64, 64);
+    beyond(LiveDocs::from_deleted_bitmap(64, &bitmap), 64, 64);
+    beyond(LiveDocs::from_live_bitmap(64, &bitmap), 64, 64);
+    beyond(LiveDocs::from_live_bitmap(10, &[11u32].into_iter().collect()), 11, 10);
+    beyond(LiveDocs::from_words(10, vec![1 << 10]), 10, 10);
+    beyond(LiveDocs::from_deleted(0, &[0]), 0, 0);
+    for words in [0, 1, 3] {
+        let found = words as u64;
+        assert!(matches!(
+            LiveDocs::from_words(65, vec![0; words]),
+            Err(Error::LiveDocs { expected: 2, found: f }) if f == found
+        ));
+    }
+}
+
+#[test]
+fn docs_beyond_the_live_docs_are_deleted() {
+    let live = Arc::new(LiveDocs::all(2));
+    let segment = Segment::new(table(&[("a", 1), ("b", 2), ("c", 1 << 31)])).with_live_docs(live);
+    let set = SegmentSet::new([segment]).unwrap();
+    assert!(set.get(b"a").unwrap().is_some());
+    let mut found = [true; 3];
+    assert_eq!(set.contains_batch(&["a", "b", "c"], &mut found).unwrap(), 1);
+    assert_eq!(found, [true, false, false]);
+    assert!(set.in_set(&["c", "b", "a"]).unwrap().iter().eq([1]));
+    // A value that is no doc ID of 32 bits is that of no live doc.
+    let wide: Pairs = vec![(b"w".to_vec(), (1u64 << 32).to_le_bytes().to_vec())];
+    let wide = Segment::new(table_with(Options::default(), &wide, OpenOptions::new()));
+    let all = SegmentSet::new([wide.clone()]).unwrap();
+    assert_eq!(all.get(b"w").unwrap().unwrap().value().as_u64(), Some(1 << 32));
+    assert_eq!(all.get(b"w").unwrap().unwrap().global_doc_id(), None);
+    let none = SegmentSet::new([wide.with_live_docs(Arc::new(LiveDocs::all(1)))]).unwrap();
+    assert_eq!(none.get(b"w").unwrap(), None);
+    assert!(none.in_set(&["w"]).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_doc_id_is_an_error_of_the_in_set_query() {
+    let options = |value| Options { value: ValueChoice::Fixed(value), ..Options::default() };
+    let no_bytes: Pairs = vec![(b"k".to_vec(), Vec::new())];
+    let wide: Pairs = vec![(b"k".to_vec(), u64::MAX.to_le_bytes().to_vec())];
+    for (table, base) in [
+        (table_with(options(ValueFormat::opaque(0).unwrap()), &no_bytes, OpenOptions::new()), 0),
+        (table_with(options(ValueFormat::integer(8).unwrap()), &wide, OpenOptions::new()), 0),
+        (table(&[("k", 1)]), u32::MAX),
+    ] {
+        let segments = [Segment::new(self::table(&[("j", 0)])), Segment::from(table)];
+        let [first, second] = segments;
+        let set = SegmentSet::new([first, second.with_doc_base(base)]).unwrap();
+        let error = set.in_set(&["k", "j"]).unwrap_err();
+        assert!(matches!(error, Error::NoDocId { segment: 1, .. }), "{error}");
+        // Who does not ask for it is not told.
+        assert_eq!(set.in_set(&["j"]).unwrap().len(), 1);
+        assert!(set.get(b"k").unwrap().is_some());
+        assert_eq!(set.get(b"k").unwrap().unwrap().global_doc_id().is_some(), {
+            // A value of no bytes reads as the integer 0.
+            set.segments()[1].table().footer().value.width() == 0
+        });
+    }
+}
+
+#[test]
+fn batches_of_another_length() {
+    let set = SegmentSet::new([Segment::new(table(&[("k", 1)]))]).unwrap();
+    for set in [set, SegmentSet::default()] {
+        for n in [0, 1, 3] {
+            let errors = [
+                set.get_batch(&["k", "j"], &mut vec![None; n]).unwrap_err(),
+                set.contains_batch(&["k", "j"], &mut vec![false; n]).unwrap_err(),
+            ];
+            for error in errors {
+                let Error::Table { path: None, source } = error else { panic!("{error}") };
+                assert_eq!(source, CoreError::BatchLength { expected: 2, found: n });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_set_has_a_most_of_segments() {
+    let segment = Segment::new(table(&[("k", 1)]));
+    let set = SegmentSet::new(vec![segment.clone(); MAX_SEGMENTS]).unwrap();
+    assert_eq!(set.get(b"k").unwrap().unwrap().segment(), 0);
+    let error = set.with([segment], &[]).unwrap_err();
+    assert!(matches!(error, Error::TooManySegments { expected: MAX_SEGMENTS, found: 65_537 }));
+}
+
+#[test]
+fn opened_from_paths() {
+    let folder = Folder::new();
+    let paths: Vec<_> = (0..100u32)
+        .map(|i| {
+            let mut bytes = Vec::new();
+            let keys = [format!("only-{i}"), "shared".to_owned()];
+            let options = WriterOptions { threads: 1, ..WriterOptions::default() };
+            build_slice_to(&keys, |k| (10 * i + k as u32).to_le_bytes(), &mut bytes, &options)
+                .unwrap();
+            folder.write(&format!("{i}.pkh"), bytes)
+        })
+        .collect();
+    for mode in modes() {
+        let set = SegmentSet::open_with(&paths, OpenOptions::new().mode(mode)).unwrap();
+        assert_eq!(set.len(), 100);
+        assert_eq!(set.get(b"shared").unwrap().and_then(Answer::doc_id), Some(1));
+        let found = set.get(b"only-73").unwrap().unwrap();
+        assert_eq!((found.segment(), found.doc_id()), (73, Some(730)));
+        assert_eq!(set.segments()[73].table().path(), paths[73]);
+    }
+    let set = SegmentSet::open(&paths[..2]).unwrap();
+    assert_eq!(set.in_set(&["shared"]).unwrap().iter().collect::<Vec<_>>(), [1, 11]);
+    let missing = folder.path("missing.pkh");
+    let error = SegmentSet::open([&paths[0], &missing]).unwrap_err();
+    common::names_path(&error, &missing);
+}
+
+#[test]
+fn snapshots_share_their_tables() {
+    let make = |name: &str, doc| Segment::new(table(&[(name, doc), ("shared", doc)]));
+    let [a, b, c, d] = [make("a", 0), make("b", 1), make("c", 2), make("d", 3)];
+    let same = |set: &SegmentSet, expected: &[&Segment]| {
+        assert_eq!(set.len(), expected.len());
+        for (i, (mine, expected)) in set.segments().iter().zip(expected).enumerate() {
+            assert!(mine.is_same_table(expected), "segment {i}");
+            assert!(Arc::ptr_eq(mine.table(), expected.table()));
+            assert_eq!(set.position(expected), Some(i));
+        }
+    };
+    let old = SegmentSet::new([b.clone(), a.clone()]).unwrap();
+    let new = old.with([d.clone(), c.clone()], &[a.clone(), d.clone()]).unwrap();
+    same(&new, &[&d, &c, &b]);
+    same(&old, &[&b, &a]);
+    assert_eq!(new.position(&a), None);
+    assert!(new.get(b"a").unwrap().is_none() && old.get(b"a").unwrap().is_some());
+    assert_eq!(new.get(b"shared").unwrap().and_then(Answer::doc_id), Some(3));
+    assert_eq!(old.get(b"shared").unwrap().and_then(Answer::doc_id), Some(1));
+
+    // Live docs alone: the table is the same, the other snapshot sees nothing.
+    let live = Arc::new(LiveDocs::from_deleted(4, &[3]).unwrap());
+    let deleted = new.with_live_docs(0, Some(Arc::clone(&live))).unwrap();
+    same(&deleted, &[&d, &c, &b]);
+    assert!(Arc::ptr_eq(deleted.segments()[0].live_docs().unwrap(), &live));
+    assert!(new.segments()[0].live_docs().is_none());
+    assert_eq!(deleted.get(b"shared").unwrap().and_then(Answer::doc_id), Some(2));
+    assert_eq!(new.get(b"shared").unwrap().and_then(Answer::doc_id), Some(3));
+    let error = new.with_live_docs(3, None).unwrap_err();
+    assert!(matches!(error, Error::NoSuchSegment { expected: 3, found: 3 }));
+
+    // A merged segment stands where the newest of its inputs stood.
+    let m = make("m", 9);
+    let merged = new.merged(&[c.clone(), b.clone()], Some(m.clone())).unwrap();
+    same(&merged, &[&d, &m]);
+    same(&new.merged(std::slice::from_ref(&d), None).unwrap(), &[&c, &b]);
+    same(&new.merged(&[], Some(m.clone())).unwrap(), &[&d, &c, &b, &m]);
+    let error = merged.merged(&[d, c], Some(m)).unwrap_err();
+    assert!(matches!(error, Error::NotInSet { input: 1, .. }), "{error}");
+    // The last handles close the tables.
+    let weak = Arc::downgrade(b.table());
+    drop((old, new, deleted, b));
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn sets_go_between_threads() {
+    fn both<T: Send + Sync + Clone>() {}
+    both::<SegmentSet>();
+    both::<Segment>();
+    both::<LiveDocs>();
+    both::<Answer<'static>>();
+}
+
+#[test]
+fn versions() {
+    let new = Segment::new(versioned_table(&[("k", 0, 7), ("late", 1, 3)]));
+    let old = Segment::new(versioned_table(&[("k", 0, 5), ("late", 1, 9), ("zero", 2, 0)]));
+    let set = SegmentSet::new([new.clone(), old.clone()]).unwrap();
+    let newer = |set: &SegmentSet, key: &str, than| {
+        let found = set.get_newer_than(key.as_bytes(), than).unwrap();
+        found.map(|found| (found.answer().segment(), found.version()))
+    };
+    assert_eq!(newer(&set, "k", 6), Some((0, 7)));
+    assert_eq!(newer(&set, "k", 7), None);
+    // A version that arrived out of order.
+    assert_eq!(newer(&set, "late", 3), Some((1, 9)));
+    assert_eq!(newer(&set, "late", 9), None);
+    assert_eq!(newer(&set, "zero", 0), None);
+    assert_eq!(newer(&set, "absent", 0), None);
+    let highest = |key: &str| set.get_highest_version(key.as_bytes()).unwrap();
+    assert_eq!(highest("zero").map(VersionedAnswer::version), Some(0));
+    assert_eq!(highest("late").map(|found| found.answer().segment()), Some(1));
+
+    // A deleted one does not count.
+    let live = Arc::new(LiveDocs::from_deleted(2, &[0]).unwrap());
+    let deleted = set.with_live_docs(0, Some(live)).unwrap();
+    assert_eq!(newer(&deleted, "k", 4), Some((1, 5)));
+    assert_eq!(newer(&deleted, "k", 5), None);
+
+    // A segment is skipped by its greatest version: one that is too low hides what it has.
+    let hidden = SegmentSet::new([new.clone().with_max_version(6), old.clone()]).unwrap();
+    assert_eq!(newer(&hidden, "k", 6), None);
+    assert_eq!(newer(&hidden, "k", 5), Some((0, 7)));
+    assert_eq!(new.table().max_version().unwrap(), Some(7));
+    assert_eq!(versioned_table(&[]).max_version().unwrap(), None);
+
+    // Values that have no version.
+    let other = Segment::new(table(&[("k", 1)]));
+    for error in [
+        SegmentSet::new([new, other.clone()]).unwrap().get_newer_than(b"k", 9).unwrap_err(),
+        other.table().max_version().unwrap_err(),
+    ] {
+        let Error::Table { path: Some(_), source } = error else { panic!("{error}") };
+        assert_eq!(source, CoreError::ValueWidth { expected: 12, found: 1 });
+    }
+}
+
+#[test]
+fn the_highest_version_wins() {
+    let tables = [
+        versioned_table(&[("tie", 10, 4), ("old", 11, 9), ("new", 12, 1), ("alone", 13, 0)]),
+        versioned_table(&[("tie", 20, 4), ("old", 21, 3), ("new", 22, u64::MAX)]),
+        versioned_table(&[("tie", 30, 2), ("new", 32, 2)]),
+    ];
+    let expected = [("tie", 10, 4u64), ("old", 11, 9), ("new", 22, u64::MAX), ("alone", 13, 0)];
+    let on_duplicate = OnDuplicate::HighestVersion;
+    let is_right = |bytes: Vec<u8>, how: &str| {
+        let folder = Folder::new();
+        let table = TableFile::open(folder.write("merged.pkh", bytes)).unwrap();
+        assert_eq!(table.footer().keys, expected.len() as u64);
+        for (key, doc, version) in expected {
+            let value = table.get(key.as_bytes()).unwrap().unwrap();
+            assert_eq!(value.as_bytes(), versioned_value(doc, version), "{how}: {key}");
+        }
+    };
+    for layout in [Layout::TermOrder, Layout::Perfect] {
+        let inputs: Vec<MergeInput<'_>> =
+            tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
+        let layout = LayoutChoice::Fixed(layout);
+        let options = MergeOptions { on_duplicate, layout, threads: 2, ..MergeOptions::default() };
+        let mut bytes = Vec::new();
+        let built = merge_to(&inputs, &mut bytes, &options).unwrap();
+        assert_eq!(built.duplicates, 5);
+        is_right(bytes, "merge");
+    }
+    // The merge gives what the set gives before.
+    let set = SegmentSet::new(tables.map(Segment::new)).unwrap();
+    for (key, doc, version) in expected {
+        let found = set.get_highest_version(key.as_bytes()).unwrap().unwrap();
+        assert_eq!((found.answer().doc_id(), found.version()), (Some(doc), version), "{key}");
+    }
+
+    let pairs: Vec<(&str, [u8; 12])> = set
+        .segments()
+        .iter()
+        .flat_map(|segment| {
+            let table = segment.table().table();
+            table.iter().map(|record| {
+                let (key, value) = record.unwrap();
+                (std::str::from_utf8(key).unwrap(), value.as_bytes().try_into().unwrap())
+            })
+        })
+        .collect();
+    let keys: Vec<&str> = pairs.iter().map(|pair| pair.0).collect();
+    let table = Options { value: versioned(), ..Options::default() };
+    let options = WriterOptions { table, on_duplicate, ..WriterOptions::default() };
+    let mut bytes = Vec::new();
+    build_slice_to(&keys, |i| pairs[i].1, &mut bytes, &options).unwrap();
+    is_right(bytes, "build_slice");
+    let owned: Pairs =
+        pairs.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.to_vec())).collect();
+    is_right(build_bytes(options.clone(), of_slice(&owned)).unwrap().1, "writer");
+
+    // Values of another width have no version.
+    for value in [ValueFormat::opaque(13).unwrap(), ValueFormat::integer(8).unwrap()] {
+        let table = Options { value: ValueChoice::Fixed(value), ..Options::default() };
+        let options = WriterOptions { table, ..options.clone() };
+        let error = build_bytes(options, of_slice(&Vec::new())).unwrap_err();
+        let Error::Table { path: None, source } = error else { panic!("{error}") };
+        let found = value.width().into();
+        assert_eq!(source, CoreError::ValueWidth { expected: 12, found });
+    }
+}
+
+/// The new table, opened, and how many docs it has.
+fn merge_live(inputs: &[Segment], maps: &[DocMap], docs: u32) -> (Segment, u32) {
+    let inputs: Vec<MergeInput<'_>> = inputs
+        .iter()
+        .zip(maps)
+        .map(|(input, docs)| MergeInput { table: input.table(), docs: docs.clone() })
+        .collect();
+    let options =
+        MergeOptions { on_duplicate: OnDuplicate::First, threads: 1, ..MergeOptions::default() };
+    let folder = Folder::new();
+    let mut bytes = Vec::new();
+    merge_to(&inputs, &mut bytes, &options).unwrap();
+    (Segment::new(TableFile::open(folder.write("merged.pkh", bytes)).unwrap()), docs)
+}
+
+/// Maps that close the gaps of the segments' deleted docs, and the docs that are left.
+fn compacting(segments: &[Segment], docs: &[u32]) -> (Vec<DocMap>, u32) {
+    let mut base = 0;
+    let maps = segments
+        .iter()
+        .zip(docs)
+        .map(|(segment, docs)| {
+            let live = segment.live_docs().map(|live| &**live);
+            let (map, next) = DocMap::compacting(live, *docs, base).unwrap();
+            base = next;
+            map
+        })
+        .collect();
+    (maps, base)
+}
+
+/// The live docs of a merged segment: what was deleted of its inputs while they were merged.
+fn deleted_meanwhile(before: &[Segment], now: &SegmentSet, maps: &[DocMap], docs: u32) -> LiveDocs {
+    let mut deleted = Vec::new();
+    for (before, map) in before.iter().zip(maps) {
+        let now = &now.segments()[now.position(before).unwrap()];
+        let Some(now) = now.live_docs() else { continue };
+        let all = LiveDocs::all(now.docs());
+        let since = before.live_docs().map_or(&all, |live| live);
+        deleted.extend(now.deleted_since(since).map(|doc| map.get(doc).unwrap() as u32));
+    }
+    LiveDocs::from_deleted(docs, &deleted).unwrap()
+}
+
+#[test]
+fn no_delete_is_lost_in_a_merge_and_none_returns() {
+    let live =
+        |docs, deleted: &[u32]| Some(Arc::new(LiveDocs::from_deleted(docs, deleted).unwrap()));
+    let newest = Segment::new(table(&[("untouched", 0)]));
+    let inputs = [
+        Segment::new(table(&[("a", 0), ("b", 1), ("c", 2)])).with_live_docs(live(3, &[1])),
+        Segment::new(table(&[("d", 0), ("b", 1), ("e", 2)])),
+        Segment::new(table(&[("f", 0), ("a", 1), ("g", 2)])).with_live_docs(live(3, &[])),
+    ];
+    let start = SegmentSet::new([std::slice::from_ref(&newest), &inputs].concat()).unwrap();
+    let (maps, docs) = compacting(&inputs, &[3, 3, 3]);
+    assert_eq!(docs, 8);
+    let (merged, docs) = merge_live(&inputs, &maps, docs);
+    // No deleted doc was merged: `b` is the older one; `a` is the newer one.
+    assert_eq!(merged.table().footer().keys, 7);
+
+    // Meanwhile a segment was added, and docs were deleted in all inputs.
+    let added = Segment::new(table(&[("h", 0)]));
+    let mut now = start.with([added.clone()], &[]).unwrap();
+    for (segment, deleted) in [(2, &[1, 2][..]), (3, &[0]), (4, &[2])] {
+        now = now.with_live_docs(segment, live(3, deleted)).unwrap();
+    }
+    let deleted = deleted_meanwhile(&inputs, &now, &maps, docs);
+    assert_eq!(deleted.deleted(), 3);
+    let merged = merged.with_live_docs(Arc::new(deleted));
+    let end = now.merged(&inputs, Some(merged.clone())).unwrap();
+    assert_eq!(end.len(), 3);
+    assert!(
+        [&added, &newest, &merged].into_iter().zip(end.segments()).all(|(a, b)| a.is_same_table(b))
+    );
+    let found = |set: &SegmentSet| -> String {
+        "abcdefgh"
+            .chars()
+            .filter(|c| set.get(c.to_string().as_bytes()).unwrap().is_some())
+            .collect()
+    };
+    // The old snapshots keep their view; the new one has all deletes.
+    assert_eq!(found(&start), "abcdefg");
+    assert_eq!(found(&now), "abefh");
+    assert_eq!(found(&end), "abefh");
+    for key in ["a", "b", "e", "f"] {
+        let before = now.get(key.as_bytes()).unwrap().unwrap();
+        let map = &maps[before.segment() - 2];
+        let expected = map.get(before.doc_id().unwrap()).map(|doc| doc as u32);
+        assert_eq!(end.get(key.as_bytes()).unwrap().unwrap().doc_id(), expected, "{key}");
+    }
+}
+
+#[test]
+fn doc_maps_that_close_gaps() {
+    let live = LiveDocs::from_deleted(5, &[0, 3]).unwrap();
+    let gone = pkhash_std::DELETED;
+    let (map, next) = DocMap::compacting(Some(&live), 5, 10).unwrap();
+    assert_eq!((map, next), (DocMap::Map(vec![gone, 10, 11, gone, 12]), 13));
+    // Docs beyond the live docs are deleted; docs that the table has not are left out.
+    let (map, next) = DocMap::compacting(Some(&live), 7, 0).unwrap();
+    assert_eq!((map, next), (DocMap::Map(vec![gone, 0, 1, gone, 2, gone, gone]), 3));
+    assert_eq!(DocMap::compacting(Some(&live), 2, 0).unwrap(), (DocMap::Map(vec![gone, 0]), 1));
+    assert_eq!(DocMap::compacting(None, 7, 3).unwrap(), (DocMap::Offset(3), 10));
+    let (map, _) = DocMap::compacting(Some(&live), 5, 0).unwrap();
+    assert_eq!([0, 1, 4, 5].map(|doc| map.get(doc)), [None, Some(0), Some(2), None]);
+    assert_eq!(DocMap::Keep.get(7), Some(7));
+    assert_eq!(DocMap::Offset(5).get(7), Some(12));
+    assert_eq!(DocMap::Offset(u64::MAX).get(7), None);
+    // The last ID means "deleted".
+    assert_eq!(DocMap::compacting(Some(&live), 5, gone - 3).unwrap().1, gone);
+    assert_eq!(DocMap::compacting(None, 5, gone - 5).unwrap().1, gone);
+    for error in [
+        DocMap::compacting(Some(&live), 5, gone - 2).unwrap_err(),
+        DocMap::compacting(None, 5, gone - 4).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::TooManyDocs { found: 0x1_0000_0000 }), "{error}");
+    }
+}
+
+fn sizes(keys: impl IntoIterator<Item = u64>) -> Vec<SegmentInfo> {
+    keys.into_iter().map(|keys| SegmentInfo { keys, deleted: 0 }).collect()
+}
+
+/// Merges as proposed until nothing is. Returns the keys that were written.
+fn settle(policy: &TieredPolicy, segments: &mut Vec<SegmentInfo>) -> u128 {
+    let mut written = 0;
+    let mut merges = 0;
+    while let Some(chosen) = policy.propose(segments) {
+        assert!(chosen.len() >= 2 && chosen.len() <= policy.segments_per_tier.max(2), "{chosen:?}");
+        assert!(chosen.is_sorted_by(|a, b| a < b), "{chosen:?}");
+        if policy.neighbours {
+            assert!(chosen.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{chosen:?}");
+        }
+        let keys: u64 = chosen.iter().map(|i| segments[*i].keys - segments[*i].deleted).sum();
+        assert!(keys <= policy.max_merged_keys);
+        written += u128::from(keys);
+        for i in chosen[1..].iter().rev() {
+            segments.remove(*i);
+        }
+        segments[chosen[0]] = SegmentInfo { keys, deleted: 0 };
+        merges += 1;
+        assert!(merges < 10_000, "no end");
+    }
+    written
+}
+
+#[test]
+fn the_policy_proposes_nothing_where_nothing_is_to_do() {
+    for neighbours in [false, true] {
+        let policy = TieredPolicy { neighbours, ..TieredPolicy::default() };
+        for segments in [
+            vec![],
+            sizes([1_000_000]),
+            // One alone is not merged, however many of its keys are deleted.
+            vec![SegmentInfo { keys: 1000, deleted: 1000 }],
+            sizes(vec![50_000; 10]),
+            // Too large to be merged with another.
+            sizes(vec![60_000_000; 40]),
+            // The largest is not eligible: nothing to merge the wasteful one with.
+            vec![
+                SegmentInfo { keys: 90, deleted: 60 },
+                SegmentInfo { keys: 80_000_000, deleted: 0 },
+            ],
+        ] {
+            assert_eq!(policy.propose(&segments), None, "{segments:?}");
+        }
+    }
+}
+
+#[test]
+fn the_policy_prefers_segments_of_like_size_and_many_deletes() {
+    let policy = TieredPolicy { segments_per_tier: 4, floor_keys: 1, ..TieredPolicy::default() };
+    let with = |neighbours| TieredPolicy { neighbours, ..policy };
+    // Four of like size among others.
+    let mut like = sizes(vec![1_000_000; 60]);
+    like.splice(20..20, sizes([50_000, 900, 1000, 1100, 950, 30_000]));
+    like.push(SegmentInfo { keys: 980, deleted: 0 });
+    assert_eq!(with(true).propose(&like), Some(vec![21, 22, 23, 24]));
+    // The same and another: four of the five.
+    let chosen = with(false).propose(&like).unwrap();
+    assert!(chosen.len() == 4 && chosen.iter().all(|i| like[*i].keys <= 1100), "{chosen:?}");
+    // As many live keys everywhere, and deleted ones somewhere.
+    let mut deletes = sizes(vec![1000; 20]);
+    deletes[9..13].fill(SegmentInfo { keys: 1100, deleted: 100 });
+    for neighbours in [false, true] {
+        assert_eq!(with(neighbours).propose(&deletes), Some(vec![9, 10, 11, 12]));
+    }
+    // Deletes alone are reason enough.
+    let mut few = sizes([1000, 1000, 1000]);
+    assert_eq!(policy.propose(&few), None);
+    few[2].deleted = 331;
+    assert!(policy.propose(&few).unwrap().contains(&2));
+    few[2].deleted = 330;
+    assert_eq!(policy.propose(&few), None);
+    // More deleted than there are: all.
+    few[2].deleted = u64::MAX;
+    assert!(policy.propose(&few).unwrap().contains(&2));
+}
+
+#[test]
+fn the_policy_converges() {
+    for neighbours in [false, true] {
+        let policy = TieredPolicy {
+            segments_per_tier: 10,
+            max_merged_keys: 1_000_000,
+            floor_keys: 1,
+            max_deleted_percent: 33,
+            neighbours,
+        };
+        // An index that grows: a key is written once for each tier (1,000, 10,000, … 1,000,000), and
+        // there are few segments at any time.
+        let (mut segments, mut written, mut most) = (Vec::new(), 0, 0);
+        for _ in 0..4000 {
+            segments.insert(0, SegmentInfo { keys: 1000, deleted: 0 });
+            written += settle(&policy, &mut segments);
+            let small = segments.iter().filter(|segment| segment.keys <= 500_000).count();
+            most = most.max(small);
+        }
+        assert_eq!(segments.iter().map(|segment| segment.keys).sum::<u64>(), 4_000_000);
+        assert!(most <= 40, "{most} segments");
+        assert!(written <= 4 * 4_000_000, "{written} keys written");
+        // Whatever there is, it comes to an end.
+        let mut rng = Rng(9);
+        for _ in 0..200 {
+            let mut segments: Vec<SegmentInfo> = (0..rng.below(60))
+                .map(|_| {
+                    let keys = rng.next() >> (40 + rng.below(24));
+                    SegmentInfo { keys, deleted: [0, keys / 3, keys][rng.below(3)] }
+                })
+                .collect();
+            settle(&policy, &mut segments);
+            assert_eq!(policy.propose(&segments), None);
+        }
+        // Options that make no sense do no harm.
+        for (segments_per_tier, max_merged_keys, floor_keys) in
+            [(0, 0, 0), (1, u64::MAX, u64::MAX), (usize::MAX, 7, 0), (0, u64::MAX, 0)]
+        {
+            let odd = TieredPolicy {
+                segments_per_tier,
+                max_merged_keys,
+                floor_keys,
+                max_deleted_percent: 255,
+                neighbours,
+            };
+            settle(&odd, &mut sizes([0, 0, 0, 1, 2, 3, 1 << 60, 1 << 62, 5]));
+            let _ = odd.propose(&sizes(vec![u64::MAX; 5]));
+        }
+    }
+}
+
+/// What a snapshot should answer, beside the snapshot.
+struct Snapshot {
+    set: SegmentSet,
+    /// For each segment, its keys, with doc and version.
+    docs: Vec<Arc<Docs>>,
+    /// The versions that a reader of this snapshot finds.
+    expected: BTreeMap<Vec<u8>, u64>,
+}
+
+type Docs = BTreeMap<Vec<u8>, (u32, u64)>;
+
+impl Snapshot {
+    fn new(set: SegmentSet, docs: Vec<Arc<Docs>>) -> Self {
+        let mut expected = BTreeMap::new();
+        for (segment, docs) in set.segments().iter().zip(&docs) {
+            for (key, (doc, version)) in &**docs {
+                if segment.live_docs().is_none_or(|live| live.is_live(*doc)) {
+                    expected.entry(key.clone()).or_insert(*version);
+                }
+            }
+        }
+        assert_eq!(set.len(), docs.len());
+        Self { set, docs, expected }
+    }
+
+    /// A reader's share of work: all ways to ask, for some keys.
+    fn read(&self, rng: &mut Rng) {
+        let keys: Vec<Vec<u8>> = (0..1 + rng.below(300)).map(|_| stress_key(rng)).collect();
+        let mut found = vec![None; keys.len()];
+        let n = self.set.get_batch(&keys, &mut found).unwrap();
+        let mut contained = vec![false; keys.len()];
+        assert_eq!(self.set.contains_batch(&keys, &mut contained).unwrap(), n);
+        for (i, (key, found)) in keys.iter().zip(&found).enumerate() {
+            let expected = self.expected.get(key).copied();
+            assert_eq!(found.map(version_of), expected, "{key:02x?}");
+            assert_eq!(contained[i], expected.is_some());
+            if i % 8 == 0 {
+                assert_eq!(self.set.get(key).unwrap(), *found);
+            }
+        }
+        let all: usize = (self.set.segments().iter().zip(&self.docs))
+            .map(|(segment, docs)| {
+                let keys: BTreeSet<&Vec<u8>> = keys.iter().collect();
+                let docs = keys.into_iter().filter_map(|key| docs.get(key));
+                docs.filter(|(doc, _)| segment.live_docs().is_none_or(|live| live.is_live(*doc)))
+                    .count()
+            })
+            .sum();
+        assert_eq!(self.set.in_set(&keys).unwrap().len(), all);
+    }
+}
+
+fn stress_key(rng: &mut Rng) -> Vec<u8> {
+    let n = rng.below(600);
+    // Of two lengths, and an empty one.
+    if n == 0 { Vec::new() } else { vec![n as u8; 8 + n / 256] }
+}
+
+/// Adds, deletes and merges, as an engine does: snapshots are published under one lock, merges run
+/// outside of it.
+struct Engine {
+    now: RwLock<Arc<Snapshot>>,
+    publish: Mutex<()>,
+    folder: Folder,
+    files: AtomicU64,
+    versions: AtomicU64,
+    /// Versions whose docs were deleted: none may come back.
+    deleted: Mutex<BTreeSet<u64>>,
+}
+
+impl Engine {
+    fn now(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.now.read().unwrap())
+    }
+
+    /// Publishes what `change` makes of the newest snapshot.
+    fn change(&self, change: impl FnOnce(&Snapshot) -> (SegmentSet, Vec<Arc<Docs>>)) {
+        let _alone = self.publish.lock().unwrap();
+        let (set, docs) = change(&self.now());
+        let next = Snapshot::new(set, docs);
+        let deleted = self.deleted.lock().unwrap();
+        assert!(next.expected.values().all(|version| !deleted.contains(version)), "came back");
+        *self.now.write().unwrap() = Arc::new(next);
+    }
+
+    fn open(&self, path: &std::path::Path, rng: &mut Rng) -> Segment {
+        // Windows replaces and removes no file that is mapped.
+        let modes = if cfg!(windows) { vec![Mode::Heap] } else { modes() };
+        let open = OpenOptions::new().mode(modes[rng.below(modes.len())]);
+        Segment::new(open.open(path).unwrap())
+    }
+
+    fn add(&self, rng: &mut Rng) {
+        let keys: BTreeSet<Vec<u8>> = (0..1 + rng.below(80)).map(|_| stress_key(rng)).collect();
+        let docs: Docs = keys
+            .into_iter()
+            .enumerate()
+            .map(|(doc, key)| {
+                let version = self.versions.fetch_add(1, Ordering::Relaxed);
+                (key, (doc as u32, version))
+            })
+            .collect();
+        let pairs: Pairs = docs
+            .iter()
+            .map(|(key, (doc, version))| (key.clone(), versioned_value(*doc, *version).to_vec()))
+            .collect();
+        let layout = [Layout::TermOrder, Layout::Perfect][rng.below(2)];
+        let table = Options {
+            value: versioned(),
+            layout: LayoutChoice::Fixed(layout),
+            ..Options::default()
+        };
+        let options = WriterOptions { table, threads: 1, ..WriterOptions::default() };
+        let name = format!("{}.pkh", self.files.fetch_add(1, Ordering::Relaxed));
+        let path = self.folder.write(&name, build_bytes(options, of_slice(&pairs)).unwrap().1);
+        let segment = self.open(&path, rng);
+        self.change(|now| {
+            let set = now.set.with([segment], &[]).unwrap();
+            (set, [&[Arc::new(docs)], &now.docs[..]].concat())
+        });
+    }
+
+    fn delete(&self, rng: &mut Rng) {
+        self.change(|now| {
+            if now.set.is_empty() {
+                return (now.set.clone(), now.docs.clone());
+            }
+            let number = rng.below(now.set.len());
+            let (segment, docs) = (&now.set.segments()[number], &now.docs[number]);
+            let most = docs.values().map(|(doc, _)| doc + 1).max().unwrap_or(0);
+            let all = LiveDocs::all(most);
+            let before = segment.live_docs().map_or(&all, |live| live);
+            let chosen: BTreeSet<u32> = (0..before.docs()).filter(|_| rng.below(5) == 0).collect();
+            let chosen_versions = docs.values().filter(|(doc, _)| chosen.contains(doc));
+            self.deleted.lock().unwrap().extend(chosen_versions.map(|(_, version)| version));
+            let live = before.with_deleted(chosen).unwrap();
+            (now.set.with_live_docs(number, Some(Arc::new(live))).unwrap(), now.docs.clone())
+        });
+    }
+
+    /// Returns whether there was something to merge.
+    fn merge(&self, policy: &TieredPolicy, rng: &mut Rng) -> bool {
+        let start = self.now();
+        let infos: Vec<SegmentInfo> = start.set.segments().iter().map(SegmentInfo::of).collect();
+        let Some(chosen) = policy.propose(&infos) else { return false };
+        let inputs: Vec<Segment> =
+            chosen.iter().map(|i| start.set.segments()[*i].clone()).collect();
+        let docs: Vec<u32> = inputs
+            .iter()
+            .zip(&chosen)
+            .map(|(input, i)| {
+                let most = start.docs[*i].values().map(|(doc, _)| doc + 1).max().unwrap_or(0);
+                input.live_docs().map_or(most, |live| live.docs())
+            })
+            .collect();
+        let (maps, docs) = compacting(&inputs, &docs);
+        let merge_inputs: Vec<MergeInput<'_>> = inputs
+            .iter()
+            .zip(&maps)
+            .map(|(input, docs)| MergeInput { table: input.table(), docs: docs.clone() })
+            .collect();
+        let options = MergeOptions {
+            on_duplicate: OnDuplicate::First,
+            threads: 1,
+            ..MergeOptions::default()
+        };
+        // Over an input that others still read.
+        let path = inputs[rng.below(inputs.len())].table().path().to_owned();
+        merge(&merge_inputs, &path, &options).unwrap();
+        let mut merged_docs = Docs::new();
+        for (map, i) in maps.iter().zip(&chosen) {
+            for (key, (doc, version)) in &*start.docs[*i] {
+                if let Some(doc) = map.get(*doc) {
+                    merged_docs.entry(key.clone()).or_insert((doc as u32, *version));
+                }
+            }
+        }
+        let merged = self.open(&path, rng);
+        assert_eq!(merged.table().footer().keys, merged_docs.len() as u64);
+        self.change(|now| {
+            let live = deleted_meanwhile(&inputs, &now.set, &maps, docs);
+            let merged = merged.with_live_docs(Some(Arc::new(live)));
+            let at = now.set.position(&inputs[0]).unwrap();
+            let set = now.set.merged(&inputs, Some(merged)).unwrap();
+            let mut docs = now.docs.clone();
+            docs.splice(at..at + inputs.len(), [Arc::new(merged_docs)]);
+            (set, docs)
+        });
+        for input in inputs {
+            if input.table().path() != path {
+                fs::remove_file(input.table().path()).unwrap();
+            }
+        }
+        true
+    }
+}
+
+/// 2 seconds, and as many more as `PKHASH_SOAK_SECONDS` says.
+#[test]
+fn readers_see_what_their_snapshot_allows() {
+    let more = std::env::var("PKHASH_SOAK_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
+    let empty = Snapshot::new(SegmentSet::default(), Vec::new());
+    let engine = Engine {
+        now: RwLock::new(Arc::new(empty)),
+        publish: Mutex::new(()),
+        folder: Folder::new(),
+        files: AtomicU64::new(0),
+        versions: AtomicU64::new(0),
+        deleted: Mutex::new(BTreeSet::new()),
+    };
+    let policy = TieredPolicy { segments_per_tier: 4, floor_keys: 100, ..TieredPolicy::default() };
+    let end = Instant::now() + Duration::from_secs(2 + more);
+    let done = AtomicBool::new(false);
+    // A thread that fails ends the others, too.
+    struct Stop<'d>(&'d AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (reads, merges) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (engine, done, reads, merges, policy) = (&engine, &done, &reads, &merges, &policy);
+        for reader in 0..8 {
+            scope.spawn(move || {
+                let mut rng = Rng(reader);
+                let mut held = engine.now();
+                while !done.load(Ordering::Relaxed) {
+                    // Now and then an old one, whose files are gone.
+                    if rng.below(4) > 0 {
+                        held = engine.now();
+                    }
+                    held.read(&mut rng);
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(move || {
+            let mut rng = Rng(100);
+            let _stop = Stop(done);
+            while !done.load(Ordering::Relaxed) {
+                if !engine.merge(policy, &mut rng) {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                merges.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        scope.spawn(move || {
+            let mut rng = Rng(101);
+            let _stop = Stop(done);
+            // Some merges, however slow the machine.
+            while Instant::now() < end || merges.load(Ordering::Relaxed) < 3 {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                if engine.now().set.len() < 30 && rng.below(2) == 0 {
+                    engine.add(&mut rng);
+                } else {
+                    engine.delete(&mut rng);
+                }
+            }
+        });
+    });
+    let last = engine.now();
+    assert!(reads.load(Ordering::Relaxed) >= 8 && merges.load(Ordering::Relaxed) >= 3);
+    assert!(!engine.deleted.lock().unwrap().is_empty());
+    // What is on disk is what the last snapshot has, and no more.
+    let paths: BTreeSet<_> =
+        last.set.segments().iter().map(|segment| segment.table().path().to_owned()).collect();
+    let names: BTreeSet<_> =
+        engine.folder.names().into_iter().map(|name| engine.folder.path(&name)).collect();
+    assert_eq!(paths, names);
+    println!("{reads:?} reads, {merges:?} merges, {:?} tables", engine.files);
+}
