@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::file::{Publication, TableFile};
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, Spare, pool};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
 use crate::set::LiveDocs;
 
 /// In a [`DocMap::Map`]: the doc was deleted.
@@ -211,7 +211,6 @@ fn merge_into(
         pool: &pool,
         window: usize::MAX,
         control: &options.control,
-        spare: Spare::default(),
     };
     let read: Vec<AtomicU64> = inputs.iter().map(|_| AtomicU64::new(0)).collect();
     let mut loader = Inputs { inputs, plan, read: &read, group: VecDeque::new() };

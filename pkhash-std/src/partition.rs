@@ -146,7 +146,7 @@ struct Buffers {
 
 /// Buffers that no partition uses just now.
 #[derive(Default)]
-pub(crate) struct Spare(Mutex<Vec<Buffers>>);
+struct Spare(Mutex<Vec<Buffers>>);
 
 impl Spare {
     fn take(&self) -> Buffers {
@@ -180,6 +180,14 @@ fn recycle<'b>(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'b>> {
     entries.into_iter().map(|_| Entry::default()).collect()
 }
 
+/// Writes a partition that was built.
+fn write_out<W: Write>(done: Done, out: &mut BlockWriter<W>, spare: &Spare) -> std::io::Result<()> {
+    // What was built is in memory.
+    out.write_all(&done.bytes[..done.written.bytes() as usize])?;
+    spare.give_back_bytes(done.bytes);
+    Ok(())
+}
+
 /// How to build partitions.
 pub(crate) struct Builder<'c> {
     pub(crate) plan: Plan,
@@ -188,7 +196,6 @@ pub(crate) struct Builder<'c> {
     /// The most partitions that may be held at once, given the caller's memory.
     pub(crate) window: usize,
     pub(crate) control: &'c Control,
-    pub(crate) spare: Spare,
 }
 
 impl Builder<'_> {
@@ -203,6 +210,7 @@ impl Builder<'_> {
             check_width(self.plan.value())?;
         }
         let pool = self.pool;
+        let spare = &Spare::default();
         // Some for each thread, so that none waits long for the others; one alone has them in its cache.
         let window = match pool.current_num_threads() {
             0 | 1 => 1,
@@ -226,7 +234,7 @@ impl Builder<'_> {
                 rayon::join(
                     || {
                         for done in done.drain(..) {
-                            self.write_out(done, &mut out).map_err(&io_error)?;
+                            write_out(done, &mut out, spare).map_err(&io_error)?;
                         }
                         next.map(|p| loader.load(p)).collect::<Result<Vec<_>>>()
                     },
@@ -234,7 +242,7 @@ impl Builder<'_> {
                         std::mem::take::<Vec<L::Part>>(&mut loaded)
                             .into_par_iter()
                             .enumerate()
-                            .map(|(i, part)| self.build(first + i as u32, part))
+                            .map(|(i, part)| self.build(first + i as u32, part, spare))
                             .collect::<Vec<Result<Done>>>()
                     },
                 )
@@ -253,7 +261,7 @@ impl Builder<'_> {
             self.control.progress((first + window).min(partitions).into(), partitions.into());
         }
         for done in done {
-            self.write_out(done, &mut out).map_err(&io_error)?;
+            write_out(done, &mut out, spare).map_err(&io_error)?;
         }
         let (footer, directory, tail) = assembler.finish()?;
         out.write_all(directory).map_err(&io_error)?;
@@ -262,25 +270,17 @@ impl Builder<'_> {
         Ok(Built { footer, duplicates, spilled: 0, evictions, exceptions })
     }
 
-    /// Writes a partition that was built.
-    fn write_out<W: Write>(&self, done: Done, out: &mut BlockWriter<W>) -> std::io::Result<()> {
-        // What was built is in memory.
-        out.write_all(&done.bytes[..done.written.bytes() as usize])?;
-        self.spare.give_back_bytes(done.bytes);
-        Ok(())
-    }
-
-    fn build<P: Part>(&self, p: u32, mut part: P) -> Result<Done> {
+    fn build<P: Part>(&self, p: u32, mut part: P, spare: &Spare) -> Result<Done> {
         part.prepare()?;
-        let mut buffers = self.spare.take();
+        let mut buffers = spare.take();
         let mut entries = recycle(std::mem::take(&mut buffers.entries));
         part.entries(&mut entries);
         let given = entries.len();
         if !P::SORTED {
-            let mut spare = recycle(std::mem::take(&mut buffers.unsorted));
-            spare.resize(given, Entry::default());
-            build::sort(&mut entries, &mut spare)?;
-            buffers.unsorted = recycle(spare);
+            let mut unsorted = recycle(std::mem::take(&mut buffers.unsorted));
+            unsorted.resize(given, Entry::default());
+            build::sort(&mut entries, &mut unsorted)?;
+            buffers.unsorted = recycle(unsorted);
         }
         self.drop_duplicates(&mut entries)?;
         let words = self.plan.scratch_len(entries.len());
@@ -307,7 +307,7 @@ impl Builder<'_> {
         };
         let duplicates = (given - entries.len()) as u64;
         buffers.entries = recycle(entries);
-        self.spare.give_back(buffers);
+        spare.give_back(buffers);
         Ok(Done { bytes, written, duplicates })
     }
 

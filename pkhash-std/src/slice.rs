@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::file::Publication;
-use crate::partition::{Builder, Built, Loader, Part, Spare, pool};
+use crate::partition::{Builder, Built, Loader, Part, pool};
 use crate::writer::WriterOptions;
 
 /// Keys that are hashed and split by one thread at a time: their hashes stay in its cache.
@@ -113,7 +113,6 @@ fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: us
         pool,
         window: usize::MAX,
         control: &options.control,
-        spare: Spare::default(),
     };
     let mut loader = Slices { keys, value, numbered: &numbered, starts: &starts };
     builder.write(&mut loader, out, |source| Error::io("write", path)(source))

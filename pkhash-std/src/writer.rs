@@ -15,7 +15,7 @@ use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
 
 use crate::error::{Error, Result};
 use crate::file::Publication;
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, Spare, pool};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
 
 /// The number of bins is 2^this.
 const BIN_BITS: u8 = 10;
@@ -268,7 +268,6 @@ impl TableWriter {
             pool: &pool(options.threads, plan.partitions())?,
             window: usize::try_from(left / per_partition.max(1)).unwrap_or(usize::MAX),
             control: &options.control,
-            spare: Spare::default(),
         };
         let mut loader = Collected { bins, spill, plan, value_width, split: VecDeque::new() };
         let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
