@@ -313,6 +313,15 @@ fn past_the_body(what: &'static str, at: u64, len: u64) -> Error {
     Error::Corrupt { what, offset: at, expected: len, found: at }
 }
 
+/// The bytes of a table's body from a record on, to the end of the body.
+#[inline(always)]
+fn record_from(body: &[u8], at: u64) -> Result<&[u8]> {
+    match usize::try_from(at).ok().and_then(|at| body.get(at..)) {
+        Some(record) => Ok(record),
+        None => Err(past_the_body("record past the end of the body", at, body.len() as u64)),
+    }
+}
+
 /// The in-memory drivers.
 impl<'a> Table<'a> {
     #[inline(always)]
@@ -338,12 +347,7 @@ impl<'a> Table<'a> {
     /// The bytes from `at` to the end of the body.
     #[inline(always)]
     pub(crate) fn record(&self, at: u64) -> Result<&'a [u8]> {
-        match usize::try_from(at).ok().and_then(|at| self.body.get(at..)) {
-            Some(record) => Ok(record),
-            None => {
-                Err(past_the_body("record past the end of the body", at, self.body.len() as u64))
-            }
-        }
+        record_from(self.body, at)
     }
 
     /// The value of the record at `at`, if it is this key's record.

@@ -1,7 +1,7 @@
 //! The stages of a perfect table: hash → pilot → record, with an offset line between them if records
 //! have no places of their own.
 
-use super::{Answer, Keys, filter_word, past_the_body};
+use super::{Answer, Keys, filter_word, past_the_body, record_from};
 use crate::error::Result;
 use crate::format::bytes_at_u64;
 use crate::format::directory::{Directory, Partition};
@@ -101,10 +101,7 @@ fn value_in<'a, R: Perfect>(
     at: u64,
     key: &[u8],
 ) -> Result<Option<Value<'a>>> {
-    let found = usize::try_from(at).ok().and_then(|at| body.get(at..));
-    let Some(record) = found else {
-        return Err(past_the_body("record past the end of the body", at, body.len() as u64));
-    };
+    let record = record_from(body, at)?;
     // A record that is cut short by the end of the body is shorter than this key's would be.
     Ok(record
         .get(..records.record_len(key))
