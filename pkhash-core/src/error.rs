@@ -142,6 +142,16 @@ pub enum Error {
         found: usize,
     },
 
+    /// A batch over many tables asks one that is not there, or for a key that is not.
+    NoSuchAsk {
+        /// Tables or keys.
+        what: &'static str,
+        /// How many there are.
+        expected: usize,
+        /// The number that was asked for.
+        found: usize,
+    },
+
     /// An option is out of its range.
     BadOption {
         /// The option's name.
@@ -185,7 +195,8 @@ pub enum Error {
         /// The entry's partition.
         found: u32,
     },
-    /// A partition would take more slots or record bytes than the format can address.
+    /// A partition would take more slots or record bytes than the format can address, or something else
+    /// more than it may.
     TooLarge {
         /// What there is too much of.
         what: &'static str,
@@ -268,6 +279,9 @@ impl fmt::Display for Error {
             Self::BatchLength { expected, found } => {
                 write!(f, "a batch of {expected} keys needs as many answers, found {found}")
             }
+            Self::NoSuchAsk { what, expected, found } => {
+                write!(f, "an ask for number {found} of {expected} {what}")
+            }
             Self::BadOption { option, expected, found } => {
                 write!(f, "option `{option}`: expected at most {expected}, found {found}")
             }
@@ -288,10 +302,7 @@ impl fmt::Display for Error {
                 "entry {index} belongs to another partition: expected {expected}, found {found}"
             ),
             Self::TooLarge { what, expected, found } => {
-                write!(
-                    f,
-                    "too many {what} in a partition: expected at most {expected}, found {found}"
-                )
+                write!(f, "too many {what}: expected at most {expected}, found {found}")
             }
             Self::Unsolvable { keys, seeds } => write!(
                 f,

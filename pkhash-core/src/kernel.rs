@@ -1,6 +1,8 @@
-//! What a machine contributes to a lookup: comparing a group of control bytes, and prefetching.
+//! What a machine contributes to a lookup: comparing a group of control bytes or a line of tags, and
+//! prefetching.
 
 use crate::hash::EMPTY;
+use crate::map::{LINE_TAGS, MapLine};
 
 /// Bytes that can be read from any slot of a partition's control section: the widest group. A
 /// constant of the format (the section is padded by as much), not of a kernel.
@@ -15,13 +17,13 @@ pub struct Matches {
     pub empty: u64,
 }
 
-/// How to compare a group and how to prefetch; everything else of a lookup is in this crate, once.
+/// How to compare a group or a line of tags and how to prefetch; everything else of a lookup is in this crate, once.
 ///
 /// A kernel decides how many slots are looked at in one step, never which or in what order: answers
 /// and files are the same with all of them. A value of a kernel type is the proof that the CPU has
 /// what the kernel needs.
 ///
-/// Implementations mark both methods `#[inline(always)]`, so that they end up inside a
+/// Implementations mark all methods `#[inline(always)]`, so that they end up inside a
 /// `#[target_feature]` function which wraps a whole lookup or batch.
 pub trait Kernel: Copy {
     /// Slots compared in one step: a power of two, at most [`GROUP_MAX`].
@@ -33,6 +35,10 @@ pub trait Kernel: Copy {
     /// Compares the first [`WIDTH`](Self::WIDTH) control bytes with `control` (never [`EMPTY`]) and
     /// with [`EMPTY`]. Bits from `WIDTH` up are 0.
     fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches;
+
+    /// Compares the first [`LINE_TAGS`] numbers of 16 bits in a line of a segment map with `tag`. Bit i
+    /// stands for the i-th; bits from `LINE_TAGS` up are 0.
+    fn match_tags(self, line: &MapLine, tag: u16) -> u32;
 
     /// Asks for the cache line of `data` that holds the byte at `at`. A hint: does nothing for an
     /// offset outside of `data` but what a hint may do, and never fails.
@@ -64,6 +70,18 @@ const fn match_word(bytes: &[u8; 8], control: u8) -> Matches {
     Matches { hits: zero_bytes(word ^ (control as u64 * LOW_BITS)), empty: zero_bytes(word) }
 }
 
+/// Compares 4 tags. Bit i stands for the i-th.
+#[inline(always)]
+const fn match_tag_word(bytes: &[u8; 8], tag: u16) -> u32 {
+    const { assert!(LINE_TAGS.is_multiple_of(4)) };
+    const LOW15: u64 = 0x7fff_7fff_7fff_7fff;
+    let word = u64::from_le_bytes(*bytes) ^ (tag as u64 * 0x0001_0001_0001_0001);
+    // As in `zero_bytes`.
+    let high_bits = !(((word & LOW15) + LOW15) | word | LOW15);
+    // Bit 16i + 15 goes to bit i: 48 + i = 16i + (48 - 15i).
+    ((high_bits >> 15).wrapping_mul(0x0001_0002_0004_0008) >> 48) as u32 & 0xf
+}
+
 /// Compares [`GROUP_MAX`] control bytes, 8 at a time.
 pub(crate) fn match_line(line: &[u8; GROUP_MAX], control: u8) -> Matches {
     let (words, _) = line.as_chunks();
@@ -92,12 +110,36 @@ impl Kernel for Scalar {
     }
 
     #[inline(always)]
+    fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
+        let (words, _) = line.as_chunks();
+        let words = words.iter().take(LINE_TAGS / 4).enumerate();
+        words.fold(0, |all, (i, word)| all | match_tag_word(word, tag) << (4 * i))
+    }
+
+    #[inline(always)]
     fn prefetch(self, _data: &[u8], _at: usize) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scalar_tags_agree_with_a_loop() {
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            let mut line = [0u8; 64];
+            for byte in &mut line {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                *byte = [0x00, 0x01, 0x80, 0x7f, 0xff][(state >> 33) as usize % 5];
+            }
+            let tag = u16::from_le_bytes([line[state as usize % 8], line[(state >> 8) as usize % 8]]);
+            let expected = (0..LINE_TAGS)
+                .filter(|i| u16::from_le_bytes([line[2 * i], line[2 * i + 1]]) == tag)
+                .fold(0, |all, i| all | 1 << i);
+            assert_eq!(Scalar.match_tags(&line, tag), expected, "{line:x?} {tag:x}");
+        }
+    }
 
     #[test]
     fn scalar_agrees_with_a_loop() {

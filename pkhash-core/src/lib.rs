@@ -7,6 +7,7 @@
 //! * [`Table`] reads a table that is in memory, from any slice at any address;
 //! * [`Lookup`] reads one that is not, by naming the bytes it needs;
 //! * [`mod@build`] writes one into the caller's buffer;
+//! * [`mod@map`] tells which of many tables are worth asking for a key, and [`get_asked_with`] asks them;
 //! * [`Kernel`] is what a machine contributes; `pkhash-simd` has kernels for vector units;
 //! * `pkhash-std` adds files, a writer with a memory budget, merging, and the `pkhash` command.
 //!
@@ -28,6 +29,7 @@ pub mod format;
 mod hash;
 mod kernel;
 mod layout;
+pub mod map;
 mod pipeline;
 mod table;
 mod value;
@@ -40,6 +42,6 @@ pub use format::footer::Footer;
 pub use hash::{EMPTY, Hasher, MAX_PARTITION_BITS, control, home, partition, tag};
 pub use kernel::{GROUP_MAX, Kernel, Matches, Scalar};
 pub use layout::Layout;
-pub use pipeline::{CHUNK, FixedKeys, Lookup, Stage, Want};
+pub use pipeline::{CHUNK, FixedKeys, Lookup, Stage, Want, get_asked_with};
 pub use table::{Iter, Range, Table};
 pub use value::{MAX_VALUE_WIDTH, Value, ValueFormat, ValueKind};

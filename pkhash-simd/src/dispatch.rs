@@ -1,7 +1,10 @@
 //! [`Kernel`]: which kernel, chosen once per call.
 
+use core::ops::Range;
+
 use pkhash_core::build::{Entry, Plan, Written};
-use pkhash_core::{FixedKeys, Layout, Result, Scalar, Table, Value};
+use pkhash_core::map::{Ask, MapLine, SegmentMap};
+use pkhash_core::{FixedKeys, Layout, Result, Scalar, Table, Value, get_asked_with};
 
 #[cfg(target_arch = "aarch64")]
 use crate::arch::aarch64::Neon;
@@ -285,6 +288,46 @@ impl Kernel {
         )
     }
 
+    /// [`get_asked_with`] with this kernel.
+    ///
+    /// # Errors
+    /// As [`get_asked_with`].
+    pub fn get_asked<'a, B: AsRef<[u8]>>(
+        self,
+        tables: &[Table<'a>],
+        asks: &[Ask],
+        keys: &[B],
+        hashes: &[u64],
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        // Perfect tables have no group to compare: the kernel that needs no entry of its own has all
+        // that counts.
+        with_kernel!(
+            self.single,
+            |kernel| get_asked_with(kernel, tables, asks, keys, hashes, out),
+            get_asked(tables, asks, keys, hashes, out)
+        )
+    }
+
+    /// [`SegmentMap::ask_batch_with`] with this kernel.
+    ///
+    /// # Errors
+    /// As [`SegmentMap::ask_batch_with`].
+    pub fn ask_batch(
+        self,
+        map: &SegmentMap<'_>,
+        hashes: &[u64],
+        numbers: &[u32],
+        wanted: &Range<u32>,
+        asks: &mut [Ask],
+    ) -> Result<usize> {
+        with_kernel!(
+            self.batch,
+            |kernel| map.ask_batch_with(kernel, hashes, numbers, wanted, asks),
+            ask_batch(map, hashes, numbers, wanted, asks)
+        )
+    }
+
     /// [`Plan::write_partition_with`] with this kernel.
     ///
     /// # Errors
@@ -303,6 +346,16 @@ impl Kernel {
             |kernel| plan.write_partition_with(kernel, p, entries, scratch, out),
             write_partition(plan, p, entries, scratch, out)
         )
+    }
+
+    /// Compares one line of tags, as [`match_group`](Self::match_group) does a group.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
+        fn plain<K: pkhash_core::Kernel>(kernel: K, line: &MapLine, tag: u16) -> u32 {
+            kernel.match_tags(line, tag)
+        }
+        with_kernel!(self.batch, |kernel| plain(kernel, line, tag), match_tags(line, tag))
     }
 
     /// Compares one group of control bytes: what the conformance suite tests.
@@ -334,8 +387,42 @@ impl Kernel {
 macro_rules! entry_points {
     ($module:ident, $kernel:ty, $features:literal) => {
         mod $module {
+            use core::ops::Range;
+
             use pkhash_core::build::{Entry, Plan, Written};
-            use pkhash_core::{FixedKeys, GROUP_MAX, Kernel, Matches, Result, Table, Value};
+            use pkhash_core::map::{Ask, MapLine, SegmentMap};
+            use pkhash_core::{
+                FixedKeys, GROUP_MAX, Kernel, Matches, Result, Table, Value, get_asked_with,
+            };
+
+            #[target_feature(enable = $features)]
+            pub(super) fn get_asked<'a, B: AsRef<[u8]>>(
+                kernel: $kernel,
+                tables: &[Table<'a>],
+                asks: &[Ask],
+                keys: &[B],
+                hashes: &[u64],
+                out: &mut [Option<Value<'a>>],
+            ) -> Result<usize> {
+                get_asked_with(kernel, tables, asks, keys, hashes, out)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn ask_batch(
+                kernel: $kernel,
+                map: &SegmentMap<'_>,
+                hashes: &[u64],
+                numbers: &[u32],
+                wanted: &Range<u32>,
+                asks: &mut [Ask],
+            ) -> Result<usize> {
+                map.ask_batch_with(kernel, hashes, numbers, wanted, asks)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn match_tags(kernel: $kernel, line: &MapLine, tag: u16) -> u32 {
+                kernel.match_tags(line, tag)
+            }
 
             #[target_feature(enable = $features)]
             pub(super) fn write_partition(

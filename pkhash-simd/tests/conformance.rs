@@ -13,8 +13,10 @@ use common::core::recipes::{self, RECIPES};
 use common::core::{Pair, Rng, build};
 use common::{answers, with};
 use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
+use pkhash_core::map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapLine, MapPlan, SegmentMap};
 use pkhash_core::{
-    CHUNK, EMPTY, GROUP_MAX, Layout, Matches, Table, Value, ValueFormat, control, home,
+    CHUNK, EMPTY, Error, GROUP_MAX, Hasher, Layout, Matches, Scalar, Table, Value, ValueFormat,
+    control, home,
 };
 use pkhash_simd::Kernel;
 
@@ -44,7 +46,10 @@ conformance!([scalar, sse2, avx2, avx512, neon]:
     pilots_and_offset_lines_at_random,
     perfect_batches_of_every_length,
     keys_in_other_slots,
-    directories_at_random
+    directories_at_random,
+    tags_at_every_place_and_address,
+    segment_maps,
+    batches_over_many_tables
 );
 
 /// Memory at a known address.
@@ -104,6 +109,32 @@ fn keys_of(pairs: &[Pair]) -> Vec<Vec<u8>> {
 /// `n` of these keys from the `from`-th on.
 fn some(keys: &[Vec<u8>], from: usize, n: usize) -> Vec<&[u8]> {
     keys.iter().cycle().skip(from % keys.len()).take(n).map(Vec::as_slice).collect()
+}
+
+/// Tables of many lines of every section, of each layout and kind of records, and keys to ask them for.
+fn larger() -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+    let kinds = [
+        (Layout::Inline, true, false),
+        (Layout::TermOrder, false, false),
+        (Layout::Perfect, true, false),
+        (Layout::Perfect, true, true),
+        (Layout::Perfect, false, false),
+    ];
+    let mut rng = Rng(0x1a26e);
+    let mut tables = Vec::new();
+    for (layout, one_length, packed) in kinds {
+        for filter_bits in [0, 10] {
+            let pairs: Vec<Pair> = (0..2000u16)
+                .map(|i| {
+                    let len = if one_length { 18 } else { 9 + rng.below(60) };
+                    (rng.bytes(len), i.to_le_bytes().to_vec())
+                })
+                .collect();
+            let options = Options { filter_bits: Some(filter_bits), packed, ..fixed(layout, 2) };
+            tables.push((build(&options, &pairs), keys_of(&pairs)));
+        }
+    }
+    tables
 }
 
 /// The kernel answers as core's `Table::get` does, whatever the table's bytes.
@@ -225,6 +256,16 @@ mod checks {
                 check_table(kernel, moved, &some(&keys, 2 * at, CHUNK + 1));
             }
         }
+        for (bytes, keys) in larger() {
+            let mut buffer = vec![0xaa; bytes.len() + GROUP_MAX];
+            for at in 0..GROUP_MAX {
+                let moved = &mut buffer[at..at + bytes.len()];
+                moved.copy_from_slice(&bytes);
+                // Other keys at each address: all of them at 64.
+                let n = keys.len().div_ceil(GROUP_MAX).max(2 * CHUNK + 1);
+                check_table(kernel, moved, &some(&keys, n * at, n));
+            }
+        }
     }
 
     /// A table that ends where its allocation does, and its mapping. A read past it ends the process.
@@ -232,6 +273,11 @@ mod checks {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             check_table(kernel, &bytes.clone().into_boxed_slice(), &some(&keys, 0, keys.len()));
+            guarded::at_the_end(&bytes, |bytes| {
+                check_table(kernel, bytes, &some(&keys, 0, keys.len()));
+            });
+        }
+        for (bytes, keys) in larger() {
             guarded::at_the_end(&bytes, |bytes| {
                 check_table(kernel, bytes, &some(&keys, 0, keys.len()));
             });
@@ -386,6 +432,148 @@ mod checks {
                     }
                 });
             }
+        }
+    }
+
+    /// Each place of a line, with neighbours that differ in one bit, are made of the tag's bytes or are
+    /// equal, at every address.
+    pub(crate) fn tags_at_every_place_and_address(kernel: Kernel) {
+        let mut rng = Rng(0x7a6);
+        let mut buffer = [0; 2 * MAP_LINE];
+        for at in 0..MAP_LINE {
+            for round in 0..200 {
+                let tag =
+                    [0, 1, 0x00ff, 0xff00, 0x7fff, 0x8000, 0xffff, rng.next() as u16][round % 8];
+                let others =
+                    [tag, tag ^ 1 << (round % 16), tag.swap_bytes(), !tag, rng.next() as u16];
+                let line = &mut buffer[at..at + MAP_LINE];
+                for number in line.chunks_mut(2) {
+                    number.copy_from_slice(&others[rng.below(5)].to_le_bytes());
+                }
+                let line: &MapLine = (&*line).try_into().expect("a line");
+                let expected = line
+                    .chunks(2)
+                    .take(LINE_TAGS)
+                    .zip(0..)
+                    .filter(|(number, _)| **number == tag.to_le_bytes())
+                    .fold(0, |all, (_, i)| all | 1 << i);
+                let found = kernel.match_tags(line, tag);
+                assert_eq!(found, expected, "{}, {tag:04x} in {line:02x?}", kernel.name());
+            }
+        }
+    }
+
+    /// A batch of every length asks what core's scalar kernel does.
+    pub(crate) fn segment_maps(kernel: Kernel) {
+        let mut rng = Rng(0x3a9);
+        for segments in [15u32, 300] {
+            let plan = MapPlan::new(3000, segments as usize).expect("few segments");
+            let mut hashes: Vec<u64> = (0..2000).map(|_| rng.next()).collect();
+            // Some in many segments.
+            let again = hashes[..100].repeat(10);
+            hashes.extend(again);
+            let mut entries: Vec<MapEntry> = hashes
+                .iter()
+                .map(|hash| MapEntry::new(*hash, rng.below(segments as usize) as u16))
+                .collect();
+            entries.sort_unstable();
+            let mut lines = vec![[0; MAP_LINE]; plan.lines(&entries).expect("few lines") as usize];
+            let part = plan.fill(&entries, &mut lines).expect("lines enough");
+            let parts = [part, SegmentMap::end(lines.len() as u32)];
+            let map = SegmentMap::new(&plan, &parts, &lines).expect("one part");
+            hashes.extend((0..1000).map(|_| rng.next()));
+            let numbers: Vec<u32> = (0..segments).collect();
+            for n in (0..200).chain([hashes.len()]) {
+                let first = rng.below(hashes.len() - n + 1);
+                let hashes = &hashes[first..first + n];
+                let mut wanted = 0..segments;
+                if n % 3 == 0 {
+                    wanted = 3..segments / 2;
+                }
+                let ask = |mut asks: Vec<Ask>, asked: Result<usize, _>| {
+                    asks.truncate(asked.expect("places enough"));
+                    asks
+                };
+                let mut asks = vec![Ask::default(); n];
+                let asked = map.ask_batch_with(Scalar, hashes, &numbers, &wanted, &mut asks);
+                let expected = ask(asks, asked);
+                let mut asks = vec![Ask { key: 1, table: 2, more: true }; n];
+                let asked = kernel.ask_batch(&map, hashes, &numbers, &wanted, &mut asks);
+                assert_eq!(ask(asks, asked), expected, "{}, {n} keys", kernel.name());
+            }
+        }
+    }
+
+    /// Batches of every length over tables of one kind, which are staged, and of several.
+    pub(crate) fn batches_over_many_tables(kernel: Kernel) {
+        let mut all: Vec<(Vec<u8>, Vec<Vec<u8>>)> =
+            RECIPES.iter().map(|recipe| (recipe.golden(), keys_of(&recipe.pairs()))).collect();
+        all.extend(larger());
+        let kind = |bytes: &[u8]| {
+            let footer = Table::open(bytes).expect("a sound table").footer().to_owned();
+            (footer.hasher == Hasher::new(0)).then_some((footer.layout, footer.unit > 0))
+        };
+        let kinds = [
+            Some((Layout::Perfect, false)),
+            Some((Layout::Perfect, true)),
+            Some((Layout::Inline, false)),
+            None,
+        ];
+        let mut rng = Rng(0xa5ced);
+        for wanted in kinds {
+            let chosen: Vec<&(Vec<u8>, Vec<Vec<u8>>)> = all
+                .iter()
+                .filter(|(bytes, _)| kind(bytes).is_some_and(|k| wanted.is_none_or(|w| w == k)))
+                .collect();
+            assert!(chosen.len() > 1, "{wanted:?}");
+            let tables: Vec<Table<'_>> =
+                chosen.iter().map(|(bytes, _)| Table::open(bytes).expect("sound")).collect();
+            let keys: Vec<&[u8]> =
+                chosen.iter().flat_map(|(_, keys)| keys.iter().map(Vec::as_slice)).collect();
+            let hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
+            let mut from = 0;
+            let mut asks = Vec::new();
+            for (table, (_, keys)) in chosen.iter().enumerate() {
+                // Its own keys, and those of others.
+                asks.extend((from..from + keys.len()).map(|key| (key, table)));
+                from += keys.len();
+            }
+            asks.extend((0..2000).map(|_| (rng.below(hashes.len()), rng.below(tables.len()))));
+            asks.sort_unstable_by_key(|(key, table)| {
+                Hasher::new(1).hash(&[*key as u8, (*key >> 8) as u8, *table as u8])
+            });
+            let asks: Vec<Ask> = asks
+                .into_iter()
+                .map(|(key, table)| Ask { key: key as u32, table: table as u32, more: false })
+                .collect();
+            for n in (0..=3 * CHUNK + 1).chain([asks.len()]) {
+                let first = rng.below(asks.len() - n + 1);
+                let asks = &asks[first..first + n];
+                let expected: Vec<Option<Value<'_>>> = asks
+                    .iter()
+                    .map(|ask| tables[ask.table as usize].get(keys[ask.key as usize]))
+                    .collect::<Result<_, _>>()
+                    .expect("sound tables");
+                // Not None, so that every place must be written.
+                let mut out = vec![tables[0].iter().next().map(|kv| kv.expect("sound").1); n];
+                let found = kernel.get_asked(&tables, asks, &keys, &hashes, &mut out);
+                assert_eq!(out, expected, "{}, {wanted:?}, {n} keys", kernel.name());
+                assert_eq!(found, Ok(expected.iter().flatten().count()));
+            }
+            // What is not there is an error, and nothing is read.
+            let mut out = [None];
+            for (ask, what, expected) in [
+                (Ask { key: keys.len() as u32, ..asks[0] }, "keys", keys.len()),
+                (Ask { table: tables.len() as u32, ..asks[0] }, "tables", tables.len()),
+            ] {
+                let found = kernel.get_asked(&tables, &[ask], &keys, &hashes, &mut out);
+                assert_eq!(found, Err(Error::NoSuchAsk { what, expected, found: expected }));
+            }
+            let short = kernel.get_asked(&tables, &asks[..2], &keys, &hashes, &mut out);
+            assert_eq!(short, Err(Error::BatchLength { expected: 2, found: 1 }));
+            let fewer = kernel.get_asked(&tables, &asks[..1], &keys, &hashes[1..], &mut out);
+            let (expected, found) = (keys.len(), keys.len() - 1);
+            assert_eq!(fewer, Err(Error::BatchLength { expected, found }));
         }
     }
 
@@ -593,7 +781,7 @@ fn batches_of_another_length() {
     for kernel in common::kernels() {
         for n in [0, 2, 4] {
             let mut out = vec![None; n];
-            let expected = pkhash_core::Error::BatchLength { expected: 3, found: n };
+            let expected = Error::BatchLength { expected: 3, found: n };
             assert_eq!(kernel.get_batch(&table, &keys, &mut out), Err(expected));
             let found = kernel.get_batch_hashed(&table, &keys, &[0; 3], &mut out);
             assert_eq!(found, Err(expected));

@@ -42,7 +42,7 @@ pub use ordered::{
 };
 pub use partition::{Built, Control, OnDuplicate};
 pub use set::{
-    Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, Segment, SegmentInfo, SegmentSet, TieredPolicy,
+    Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo, SegmentSet, TieredPolicy,
     VERSIONED_WIDTH, VersionedAnswer, versioned_value,
 };
 pub use slice::{build_slice, build_slice_to};

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use common::{Folder, Rng, build_bytes, modes, of_slice};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
-    Answer, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
-    MergeInput, MergeOptions, Mode, OnDuplicate, OpenOptions, Options, Segment, SegmentInfo,
-    SegmentSet, TableFile, TieredPolicy, VERSIONED_WIDTH, ValueChoice, ValueFormat,
+    Answer, Control, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
+    MapOptions, MergeInput, MergeOptions, Mode, OnDuplicate, OpenOptions, Options, Segment,
+    SegmentInfo, SegmentSet, TableFile, TieredPolicy, VERSIONED_WIDTH, ValueChoice, ValueFormat,
     VersionedAnswer, WriterOptions, build_slice_to, merge, merge_to, versioned_value,
 };
 use proptest::prelude::*;
@@ -273,7 +273,46 @@ proptest! {
         assert_eq!(set.len(), number);
         assert_eq!(set.keys(), models.iter().map(|model| model.docs.len() as u64).sum::<u64>());
         check(&set, &models, &pool, versions, &mut rng);
+        for mapped in mapped(&set, &mut rng) {
+            check(&mapped, &models, &pool, versions, &mut rng);
+        }
     }
+}
+
+/// The same set with a segment map of all its segments, and with one of some of them, wherever they are.
+fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 2] {
+    let options = MapOptions {
+        threads: 1 + rng.below(2),
+        memory: [0, 100, usize::MAX][rng.below(3)],
+        ..MapOptions::default()
+    };
+    let all = set.with_map(&options).unwrap();
+    let n = set.len();
+    assert_eq!(
+        all.map().map(|map| (map.mapped, map.unmapped, map.stale)),
+        match n {
+            0 => None,
+            _ => Some((n, 0, 0)),
+        }
+    );
+    assert_eq!(all.map().map_or(0, |map| map.entries), set.keys());
+    // Other segments give way to the rest.
+    let other = |_| Segment::new(table(&[("another", 0)]));
+    let others: Vec<Option<Segment>> =
+        (0..n).map(|i| (rng.below(2) == 0).then(|| other(i))).collect();
+    let first = set.segments().iter().zip(&others);
+    let first = first.map(|(segment, other)| other.clone().unwrap_or_else(|| segment.clone()));
+    let mut some = SegmentSet::new(first.collect::<Vec<_>>()).unwrap().with_map(&options).unwrap();
+    for (segment, other) in set.segments().iter().zip(&others) {
+        if let Some(other) = other {
+            some = some.merged(std::slice::from_ref(other), Some(segment.clone())).unwrap();
+        }
+    }
+    let gone = others.iter().flatten().count();
+    // A map of nothing is no map.
+    let expected = (gone < n).then_some((n - gone, gone, gone as u64));
+    assert_eq!(some.map().map(|map| (map.mapped, map.unmapped, map.stale)), expected);
+    [all, some]
 }
 
 /// Chunk after chunk, of sets with one seed and with three.
@@ -284,8 +323,226 @@ fn batches_of_many_chunks() {
     for _ in 0..3 {
         let models = models(&pool, 6, true, &mut rng);
         let segments: Vec<Segment> = models.iter().map(|model| model.segment.clone()).collect();
-        check(&SegmentSet::new(segments).unwrap(), &models, &pool, true, &mut rng);
+        let set = SegmentSet::new(segments).unwrap();
+        check(&set, &models, &pool, true, &mut rng);
+        for mapped in mapped(&set, &mut rng) {
+            check(&mapped, &models, &pool, true, &mut rng);
+        }
     }
+}
+
+/// Perfect tables of one seed, whose asks are staged, as no set of [`models`] is but by chance; with one key
+/// in all segments.
+#[test]
+fn segment_maps_of_perfect_tables() {
+    let mut rng = Rng(8);
+    for (lens, segments) in [((16, 17), 15), ((16, 17), 3), ((1, 40), 15), ((8, 9), 300)] {
+        let pool: Vec<Vec<u8>> = (0..6000)
+            .map(|_| {
+                let len = lens.0 + rng.below(lens.1 - lens.0);
+                rng.bytes(len)
+            })
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        let everywhere = vec![7; lens.0];
+        let models: Vec<Model> = (0..segments)
+            .map(|i| {
+                let mut keys: BTreeSet<Vec<u8>> =
+                    pool.iter().filter(|_| rng.below(segments) < 2).cloned().collect();
+                keys.insert(everywhere.clone());
+                // So that all tables have offset lines if one has.
+                keys.extend([pool[0].clone(), pool[1].clone(), pool[2].clone()]);
+                let docs: BTreeMap<Vec<u8>, (u32, u64)> =
+                    keys.into_iter().zip(0..).map(|(key, doc)| (key, (doc, 0))).collect();
+                let pairs: Pairs = docs
+                    .iter()
+                    .map(|(key, (doc, _))| (key.clone(), u64::from(*doc).to_le_bytes().to_vec()))
+                    .collect();
+                let options = Options {
+                    layout: LayoutChoice::Fixed(Layout::Perfect),
+                    filter_bits: Some([0, 10][rng.below(2)]),
+                    partition_bits: Some(rng.below(4) as u8),
+                    ..Options::default()
+                };
+                let live = (i % 3 > 0).then(|| {
+                    (0..docs.len() as u32).filter(|_| rng.below(3) > 0).collect::<BTreeSet<u32>>()
+                });
+                let bits = live.iter().map(|live| {
+                    let bitmap: RoaringBitmap = live.iter().copied().collect();
+                    Arc::new(LiveDocs::from_live_bitmap(docs.len() as u32, &bitmap).unwrap())
+                });
+                let table = table_with(options, &pairs, OpenOptions::new());
+                let segment = Segment::new(table)
+                    .with_live_docs(bits.last())
+                    .with_doc_base(i as u32 * 10_000);
+                Model { segment, docs, live }
+            })
+            .collect();
+        let set = models.iter().map(|model| model.segment.clone()).collect::<Vec<_>>();
+        let set = SegmentSet::new(set).unwrap();
+        let mut asked = pool;
+        asked.push(everywhere);
+        for mapped in mapped(&set, &mut rng) {
+            check(&mapped, &models, &asked, false, &mut rng);
+        }
+        // Few keys for many segments.
+        let all = set.with_map(&MapOptions::default()).unwrap();
+        for keys in asked.chunks(7).take(200) {
+            let mut out = vec![None; keys.len()];
+            all.get_batch(keys, &mut out).unwrap();
+            for (key, found) in keys.iter().zip(out) {
+                let seen = found.map(|found| (found.segment(), found.doc_id().unwrap(), 0));
+                assert_eq!(seen, newest(&models, key));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_map_goes_from_snapshot_to_snapshot() {
+    let names: Vec<String> = (0..6).map(|i| format!("only-{i}")).collect();
+    let segments: Vec<Segment> =
+        (0..6).map(|i| Segment::new(table(&[("all", i), (&names[i as usize], 9)]))).collect();
+    let set = SegmentSet::new(&segments[2..5]).unwrap();
+    let plain = |set: &SegmentSet| set.map().map(|map| (map.mapped, map.unmapped, map.stale));
+    assert_eq!(plain(&set), None);
+    let set = set.with_map(&MapOptions::default()).unwrap();
+    assert_eq!(plain(&set), Some((3, 0, 0)));
+    let info = set.map().unwrap();
+    assert!(info.bytes >= 64 && info.entries == 6, "{info:?}");
+
+    // What each snapshot answers for each name; and `all`, which the newest has.
+    let check = |set: &SegmentSet, present: &[usize]| {
+        assert_eq!(set.len(), present.len());
+        for (i, name) in names.iter().enumerate() {
+            let found = set.get(name.as_bytes()).unwrap().map(Answer::segment);
+            assert_eq!(found, present.iter().position(|p| *p == i), "{name} of {present:?}");
+        }
+        let newest = set.get(b"all").unwrap().and_then(Answer::doc_id);
+        assert_eq!(newest, present.first().map(|p| *p as u32));
+    };
+    check(&set, &[2, 3, 4]);
+    // Newer and older segments, one gone.
+    let later = set.with([segments[0].clone(), segments[1].clone()], &segments[3..4]).unwrap();
+    assert_eq!(plain(&later), Some((2, 2, 2)));
+    check(&later, &[0, 1, 2, 4]);
+    // A merge in the middle.
+    let merged = later.merged(&segments[2..3], Some(segments[5].clone())).unwrap();
+    assert_eq!(plain(&merged), Some((1, 3, 4)));
+    check(&merged, &[0, 1, 5, 4]);
+    // Live docs change no numbers.
+    let live = Arc::new(LiveDocs::from_deleted(10, &[9]).unwrap());
+    let dead = merged.with_live_docs(3, Some(live)).unwrap();
+    assert_eq!(plain(&dead), plain(&merged));
+    assert_eq!(dead.get(names[4].as_bytes()).unwrap(), None);
+    assert!(merged.get(names[4].as_bytes()).unwrap().is_some());
+    // The last one of the map gone, the map is gone, too.
+    let without = merged.with([], &segments[4..5]).unwrap();
+    assert_eq!(plain(&without), None);
+    check(&without, &[0, 1, 5]);
+    // Another map.
+    let again = merged.with_map(&MapOptions::default()).unwrap();
+    assert_eq!(plain(&again), Some((4, 0, 0)));
+    check(&again, &[0, 1, 5, 4]);
+    check(&again.without_map().unwrap(), &[0, 1, 5, 4]);
+    assert_eq!(plain(&again.without_map().unwrap()), None);
+    // Old readers go on.
+    check(&set, &[2, 3, 4]);
+}
+
+/// The map does not depend on threads and memory; it tells of progress, and can be cancelled.
+#[test]
+fn building_a_segment_map() {
+    let mut rng = Rng(9);
+    let keys: Vec<String> = (0..700_000).map(|_| format!("{:016x}", rng.next())).collect();
+    let sets: Vec<Segment> = keys
+        .chunks(250_000)
+        .zip([0u8, 3, 5])
+        .map(|(keys, bits)| {
+            let pairs: Pairs = keys
+                .iter()
+                .zip(0u64..)
+                .map(|(key, doc)| (key.clone().into_bytes(), doc.to_le_bytes().to_vec()))
+                .collect();
+            let options = Options { partition_bits: Some(bits), ..Options::default() };
+            Segment::new(table_with(options, &pairs, OpenOptions::new()))
+        })
+        .collect();
+    let set = SegmentSet::new(sets).unwrap();
+    let mut infos = Vec::new();
+    for threads in [1, 3] {
+        for memory in [0, 1 << 20, usize::MAX] {
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let sink = Arc::clone(&seen);
+            let control = Control::default()
+                .on_progress(move |done, all| sink.lock().unwrap().push((done, all)));
+            let options = MapOptions { threads, memory, control };
+            let mapped = set.with_map(&options).unwrap();
+            let seen = seen.lock().unwrap();
+            assert!(seen.contains(&(700_000, 700_000)));
+            assert!(seen.iter().all(|(done, all)| done <= all && *all == 700_000));
+            let info = mapped.map().unwrap();
+            // At most 4 bytes for each key.
+            assert!(info.bytes <= 4 * 700_000, "{info:?}");
+            infos.push(info);
+            let asked = &keys[240_000..260_000];
+            let mut out = vec![None; asked.len()];
+            assert_eq!(mapped.get_batch(asked, &mut out).unwrap(), asked.len());
+            for (i, found) in out.into_iter().enumerate() {
+                let at = 240_000 + i;
+                let found = found.unwrap();
+                assert_eq!(found.segment(), at / 250_000);
+                assert_eq!(found.doc_id(), Some((at % 250_000) as u32));
+            }
+        }
+    }
+    assert!(infos.iter().all(|info| *info == infos[0]), "{infos:?}");
+    let cancel = Arc::new(AtomicBool::new(true));
+    let control = Control::default().cancelled_by(cancel);
+    let cancelled = set.with_map(&MapOptions { control, ..MapOptions::default() });
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+}
+
+/// A damaged table is an error that names it: of the map, and of batches over many tables.
+#[test]
+fn damage_in_a_set_names_the_table() {
+    let folder = Folder::new();
+    let keys: Vec<String> =
+        (0..3000).map(|i| format!("key-{i:0width$}", width = 1 + i % 9)).collect();
+    let pairs: Pairs = keys
+        .iter()
+        .zip(0u64..)
+        .map(|(key, doc)| (key.clone().into_bytes(), doc.to_le_bytes().to_vec()))
+        .collect();
+    let options = WriterOptions { threads: 1, ..WriterOptions::default() };
+    let (_, mut bytes) = build_bytes(options, of_slice(&pairs)).unwrap();
+    let sound = Segment::new(OpenOptions::new().open(folder.write("a.pkh", &bytes)).unwrap());
+    let table = sound.table().table();
+    let lines = table.partition(0).unwrap();
+    assert!(table.footer().unit > 0, "{lines:?}");
+    // Offset lines that lead far behind the table.
+    let from = (u64::from(lines.buckets).div_ceil(64) * 64 + lines.offset) as usize;
+    let to = (lines.offset + u64::from(lines.record_line) * 64) as usize;
+    for line in bytes[from..to].chunks_mut(64) {
+        line[4] = 0xff;
+    }
+    let damaged = folder.write("b.pkh", &bytes);
+    let damaged = Segment::new(OpenOptions::new().open(damaged).unwrap());
+    let names_it = |error: Error| match error {
+        Error::Table { path: Some(path), .. } => assert!(path.ends_with("b.pkh"), "{path:?}"),
+        other => panic!("{other}"),
+    };
+    let set = SegmentSet::new(vec![sound.clone(), damaged.clone()]).unwrap();
+    names_it(set.with_map(&MapOptions::default()).unwrap_err());
+    // Damaged after the map was made, as it is for a mapped file: the map is that of the sound table.
+    let twice = SegmentSet::new(vec![sound.clone()]).unwrap();
+    let twice = twice.with_map(&MapOptions::default()).unwrap();
+    let set = twice.with([damaged], &[]).unwrap();
+    let mut out = vec![None; keys.len()];
+    names_it(set.get_batch(&keys, &mut out).unwrap_err());
+    names_it(set.get(keys[0].as_bytes()).unwrap_err());
+    names_it(set.in_set(&keys).unwrap_err());
 }
 
 #[test]

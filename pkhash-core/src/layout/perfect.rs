@@ -10,6 +10,7 @@ use crate::format::footer::Footer;
 use crate::format::{ALIGN, MAX_INLINE_KEY_LEN, bytes_at};
 use crate::kernel::Kernel;
 use crate::pipeline::prefetch_all;
+use crate::table::Table;
 
 /// Multipliers of [`spread`], [`slot`] and its pilots: odd, without pattern. Parts of the format.
 const SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
@@ -181,6 +182,9 @@ pub(crate) trait Perfect: Copy {
     /// Whether an offset line is read between pilot and record.
     const OFFSET_LINES: bool;
 
+    /// The records of a table.
+    fn of(table: &Table<'_>) -> Self;
+
     /// Whether a key could be in the table at all.
     fn takes(self, key: &[u8]) -> bool;
 
@@ -189,6 +193,9 @@ pub(crate) trait Perfect: Copy {
 
     /// Offset of a slot's record among the records, where there are no offset lines.
     fn at(self, slot: u32) -> u64;
+
+    /// The unit of offset lines.
+    fn unit(self) -> u8;
 
     /// Prefetches the record of this key at `at`.
     #[inline(always)]
@@ -245,6 +252,11 @@ impl Perfect for Fixed {
     const OFFSET_LINES: bool = false;
 
     #[inline(always)]
+    fn of(table: &Table<'_>) -> Self {
+        table.fixed
+    }
+
+    #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
         key.len() == self.key_len
     }
@@ -257,6 +269,11 @@ impl Perfect for Fixed {
     #[inline(always)]
     fn at(self, slot: u32) -> u64 {
         self.stride.at(slot)
+    }
+
+    #[inline(always)]
+    fn unit(self) -> u8 {
+        1
     }
 
     #[inline(always)]
@@ -304,6 +321,11 @@ impl Perfect for Spans {
     const OFFSET_LINES: bool = true;
 
     #[inline(always)]
+    fn of(table: &Table<'_>) -> Self {
+        Self::new(&table.footer)
+    }
+
+    #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
         key.len() <= self.longest
     }
@@ -317,6 +339,11 @@ impl Perfect for Spans {
     #[inline(always)]
     fn at(self, _slot: u32) -> u64 {
         0
+    }
+
+    #[inline(always)]
+    fn unit(self) -> u8 {
+        self.unit
     }
 
     #[inline(always)]

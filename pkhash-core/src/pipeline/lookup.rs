@@ -106,7 +106,7 @@ impl<'k> Lookup<'k> {
             }
             Layout::Perfect => State::perfect(Fixed::new(footer), footer, &directory, hash, key),
         };
-        let (offset, filter_mask) = filter_word(footer, &directory, hash);
+        let (offset, filter_mask) = filter_word(footer.partition_bits, &directory, hash);
         let first = state.first();
         // A key that no read can find needs none.
         let want = match first {
@@ -295,7 +295,6 @@ impl<'b> Step<'_, 'b> {
         slot: &mut u32,
         exceptions: &mut Range<u32>,
     ) -> Result<Next<'b>> {
-        let unit = self.footer.unit;
         let len = records.record_len(self.key);
         let mut at = None;
         match self.stage {
@@ -305,7 +304,7 @@ impl<'b> Step<'_, 'b> {
             }
             Stage::OffsetLine => {
                 let line = self.array::<OFFSET_LINE>()?;
-                at = record_in(place.records_at, records, unit, line, *slot, self.key);
+                at = record_in(place.records_at, records, line, *slot, self.key);
             }
             _ => {
                 if let Some(value) = records.value(self.bytes, self.key) {

@@ -16,9 +16,11 @@
 //! * [`Lookup`] hands the names to its caller, who reads them from wherever the table lies: a device,
 //!   a socket, an object store.
 
+mod asked;
 mod lookup;
 mod perfect;
 
+pub use asked::get_asked_with;
 pub use lookup::{Lookup, Stage, Want};
 
 use crate::error::{Error, Result};
@@ -299,12 +301,18 @@ impl Probe {
 
 /// Where the filter word of a hash lies, and its bits.
 #[inline(always)]
-fn filter_word(footer: &Footer, directory: &Directory<'_>, hash: u64) -> (u64, u64) {
+fn filter_word(partition_bits: u8, directory: &Directory<'_>, hash: u64) -> (u64, u64) {
     // Offset and filter are the same in all layouts.
-    let partition = directory.hot(hash::partition(hash, footer.partition_bits), Layout::Inline);
+    let partition = directory.hot(hash::partition(hash, partition_bits), Layout::Inline);
     let position = filter::position(hash, partition.filter_words);
     // The filter is a partition's first section.
     (partition.offset.wrapping_add(8 * u64::from(position.word)), position.mask)
+}
+
+/// Whether the filter word at `word_at` admits the hash.
+#[inline(always)]
+fn admitted(data: &[u8], word_at: u64, mask: u64) -> bool {
+    bytes_at_u64(data, word_at).is_none_or(|word| u64::from_le_bytes(*word) & mask == mask)
 }
 
 /// The error of a read that the directory, as `open` checked it, does not allow to fail.
@@ -361,18 +369,12 @@ impl<'a> Table<'a> {
             .map(Value::new))
     }
 
-    /// Whether the filter admits the hash. True without a filter.
-    #[inline(always)]
-    fn admitted(&self, word_at: u64, mask: u64) -> bool {
-        bytes_at_u64(self.data, word_at).is_none_or(|word| u64::from_le_bytes(*word) & mask == mask)
-    }
-
     /// Whether the filter of its partition admits a hash. True without a filter.
     #[inline(always)]
     pub(crate) fn admits(&self, hash: u64) -> bool {
         self.footer.filter_bits == 0 || {
-            let (word_at, mask) = filter_word(&self.footer, &self.directory, hash);
-            self.admitted(word_at, mask)
+            let (word_at, mask) = filter_word(self.footer.partition_bits, &self.directory, hash);
+            admitted(self.data, word_at, mask)
         }
     }
 
@@ -560,7 +562,8 @@ impl<'a> Table<'a> {
             let hash = keys.hash(footer.hasher, first + i, key);
             (block.keys[i], block.hashes[i]) = (key, hash);
             if FILTER {
-                (block.at[i], block.masks[i]) = filter_word(&footer, &directory, hash);
+                (block.at[i], block.masks[i]) =
+                    filter_word(footer.partition_bits, &directory, hash);
                 kernel.prefetch(self.data, block.at[i] as usize);
             } else {
                 let place = Place::of::<R>(&footer, &directory, hash, records.takes(key));
@@ -575,13 +578,13 @@ impl<'a> Table<'a> {
     fn filter<K: Kernel, R: Records>(&self, kernel: K, records: R, block: &mut Block<'_>) {
         let (footer, directory) = (self.footer, self.directory);
         // Until now all of the block are live, in order.
-        let mut admitted = Live::default();
+        let mut live = Live::default();
         for i in 0..block.live.len.min(BLOCK) {
-            admitted.push(i, self.admitted(block.at[i], block.masks[i]));
+            live.push(i, admitted(self.data, block.at[i], block.masks[i]));
         }
-        block.live = admitted;
-        for k in 0..admitted.len {
-            let i = admitted.get(k);
+        block.live = live;
+        for k in 0..live.len {
+            let i = live.get(k);
             let taken = records.takes(block.keys[i]);
             let place = Place::of::<R>(&footer, &directory, block.hashes[i], taken);
             kernel.prefetch(self.data, place.control_byte_at() as usize);

@@ -5,12 +5,15 @@
 #![allow(dead_code)]
 
 pub(crate) mod craft;
+pub(crate) mod footers;
 pub(crate) mod raw;
 pub(crate) mod recipes;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use pkhash_core::build::{self, Entry, KeyStats, Options, PerfectShape, ValueChoice};
+use pkhash_core::map::{LINE_TAGS, MapLine};
 use pkhash_core::{
     CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition,
     Result, Scalar, Stage, Table, Value, ValueFormat, partition,
@@ -106,6 +109,44 @@ impl<const W: u32> Kernel for Wide<W> {
             matches.empty |= u64::from(*byte == EMPTY) << i;
         }
         matches
+    }
+
+    fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
+        let tags =
+            line.chunks_exact(2).take(LINE_TAGS).map(|tag| u16::from_le_bytes([tag[0], tag[1]]));
+        tags.enumerate().fold(0, |hits, (i, found)| hits | u32::from(found == tag) << i)
+    }
+
+    fn prefetch(self, _data: &[u8], _at: usize) {}
+}
+
+/// Counts what a probe compares.
+#[derive(Clone, Copy)]
+pub(crate) struct Counting<'c> {
+    /// Occupied slots whose control byte was compared.
+    pub(crate) compared: &'c Cell<u64>,
+    /// Those among them that were equal.
+    pub(crate) equal: &'c Cell<u64>,
+}
+
+impl Kernel for Counting<'_> {
+    // One slot at a time, so that no slot counts that the probe did not come to.
+    const WIDTH: u32 = 1;
+
+    fn name(self) -> &'static str {
+        "counting"
+    }
+
+    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+        let (hit, empty) = (group[0] == control, group[0] == 0);
+        self.compared.set(self.compared.get() + u64::from(!empty));
+        self.equal.set(self.equal.get() + u64::from(hit));
+        Matches { hits: hit.into(), empty: empty.into() }
+    }
+
+    fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
+        // Not part of a probe.
+        Scalar.match_tags(line, tag)
     }
 
     fn prefetch(self, _data: &[u8], _at: usize) {}

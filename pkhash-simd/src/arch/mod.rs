@@ -1,6 +1,7 @@
 //! The kernels: a folder for each architecture, a file for each instruction set.
 
-/// Makes the type of a kernel, a proof that the CPU has what the `match_group` beside it needs.
+/// Makes the type of a kernel, a proof that the CPU has what `match_group` and `match_tags`
+/// beside it need.
 #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! kernel {
     ($(#[$docs:meta])* $kernel:ident, $name:literal, $width:literal) => {
@@ -28,6 +29,12 @@ macro_rules! kernel {
                 // SAFETY: the CPU has the target features of `match_group`: `self` is the proof, which
                 // was made by `new_unchecked`.
                 unsafe { match_group(group, control) }
+            }
+
+            #[inline(always)]
+            fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
+                // SAFETY: as above.
+                unsafe { match_tags(line, tag) & ((1 << LINE_TAGS) - 1) }
             }
 
             #[inline(always)]

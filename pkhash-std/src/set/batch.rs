@@ -1,11 +1,15 @@
-//! Batches: chunk by chunk of keys, and for each chunk segment after segment, until all of its keys are
-//! answered or there are no more segments.
+//! Batches: chunk by chunk of keys, and for each chunk segment after segment, or what the segment map
+//! names of them, until all of its keys are answered or there are no more segments.
 
-use pkhash_core::{Hasher, Value};
+use std::ops::Range;
 
+use pkhash_core::map::Ask;
+use pkhash_core::{Hasher, Table, Value};
+
+use super::map::{Mapped, Run};
 use super::segment::is_live_in;
 use super::{Answer, Inner, Segment, SegmentSet};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Keys of a chunk: some 200 KiB of keys, hashes and answers, which stay in the second-level cache from one
 /// segment to the next. Many, since the stages of a lookup run empty at the end of each call, and the later
@@ -70,6 +74,9 @@ impl SegmentSet {
         if self.is_empty() {
             return Ok(0);
         }
+        if self.inner.mapped.is_some() && keys.len() < self.len() / SEGMENTS_FOR_A_KEY {
+            return self.one_by_one(keys, out);
+        }
         let mut pending = Pending::new(&self.inner, keys.len().min(CHUNK));
         let mut found = 0;
         for (i, keys) in keys.chunks(CHUNK).enumerate() {
@@ -79,6 +86,27 @@ impl SegmentSet {
         Ok(found)
     }
 }
+
+impl SegmentSet {
+    /// A batch of too few keys to prepare all segments for them.
+    fn one_by_one<'a, B: AsRef<[u8]>, O: Out<'a> + ?Sized>(
+        &'a self,
+        keys: &[B],
+        out: &mut O,
+    ) -> Result<usize> {
+        let mut found = 0;
+        for (number, key) in keys.iter().enumerate() {
+            if let Some(answer) = self.get(key.as_ref())? {
+                out.answer(number, answer);
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Segments whose tables are made ready for a batch in the time of one lookup.
+const SEGMENTS_FOR_A_KEY: usize = 8;
 
 fn check_len(keys: usize, out: usize) -> Result<()> {
     if keys == out {
@@ -137,9 +165,15 @@ struct Pending<'k, 'a> {
     numbers: Vec<usize>,
     /// Their hashes by each hasher of the set.
     hashes: Vec<Hashes>,
-    /// What one segment answers.
+    /// What one segment answers, or the asks.
     values: Vec<Option<Value<'a>>>,
+    /// With a segment map: what it names.
+    asks: Vec<Ask>,
+    asker: Asker<'a>,
 }
+
+/// A key that was answered, and is still among those that are pending.
+const ANSWERED: usize = usize::MAX;
 
 impl<'k, 'a> Pending<'k, 'a> {
     fn new(inner: &'a Inner, most: usize) -> Self {
@@ -149,6 +183,8 @@ impl<'k, 'a> Pending<'k, 'a> {
             numbers: Vec::with_capacity(most),
             hashes: inner.hashers.iter().map(|_| Hashes::default()).collect(),
             values: vec![None; most],
+            asks: vec![Ask::default(); if inner.mapped.is_some() { most } else { 0 }],
+            asker: Asker::new(inner),
         }
     }
 
@@ -163,12 +199,70 @@ impl<'k, 'a> Pending<'k, 'a> {
 
     /// Asks the segments that are worth asking: all of them for every key that is still pending.
     fn ask_all<O: Out<'a> + ?Sized>(&mut self, out: &mut O) -> Result<usize> {
-        let mut found = 0;
-        for (number, segment) in self.inner.segments.iter().enumerate() {
-            if self.keys.is_empty() {
-                break;
+        let (inner, mut found) = (self.inner, 0);
+        for (i, run) in inner.runs.iter().enumerate() {
+            match (run, &inner.mapped) {
+                (Run::Mapped(run), Some(mapped)) if !self.keys.is_empty() => {
+                    found += self.ask_mapped(mapped, run, out)?;
+                    if i + 1 < inner.runs.len() {
+                        self.keep(|pending, i| pending.numbers[i] != ANSWERED);
+                    }
+                }
+                (Run::Mapped(run) | Run::Each(run), _) => {
+                    for number in run.clone() {
+                        if self.keys.is_empty() {
+                            break;
+                        }
+                        let number = number as usize;
+                        found += self.ask(number, &inner.segments[number], out)?;
+                    }
+                }
             }
-            found += self.ask(number, segment, out)?;
+        }
+        Ok(found)
+    }
+
+    /// Asks the segments of a run that the map names for the keys that are pending. The numbers of those that
+    /// are answered become [`ANSWERED`].
+    fn ask_mapped<O: Out<'a> + ?Sized>(
+        &mut self,
+        mapped: &'a Mapped,
+        run: &Range<u32>,
+        out: &mut O,
+    ) -> Result<usize> {
+        let inner = self.inner;
+        let hashes = self.hashes[0].of(inner.hashers[0], &self.keys);
+        let asks = &mut self.asks[..self.keys.len()];
+        let map = mapped.map();
+        let asked = inner.kernel().ask_batch(&map, hashes, mapped.numbers(), run, asks)?;
+        let asks = &mut self.asks[..asked];
+        let values = &mut self.values[..asked];
+        self.asker.ask(inner, asks, &self.keys, &mut self.hashes, values)?;
+        let mut found = 0;
+        for (ask, value) in asks.iter().zip(values) {
+            let (key, segment) = (ask.key as usize, &inner.segments[ask.table as usize]);
+            let answer = match *value {
+                Some(value) if segment.is_live(value) => {
+                    let (segment, doc_base) = (ask.table, segment.doc_base());
+                    Some(Answer { value, segment, doc_base })
+                }
+                // Deleted, or named by chance.
+                _ if ask.more => {
+                    // The first one was asked. (It may be older than those behind it, if it is there by
+                    // chance.)
+                    let run = Run::Mapped(run.clone());
+                    let mut others = inner.candidates_in(&run, self.keys[key]).skip(1);
+                    others
+                        .find_map(|candidate| candidate.ask(self.keys[key]).transpose())
+                        .transpose()?
+                }
+                _ => None,
+            };
+            if let Some(answer) = answer {
+                out.answer(self.numbers[key], answer);
+                self.numbers[key] = ANSWERED;
+                found += 1;
+            }
         }
         Ok(found)
     }
@@ -203,14 +297,26 @@ impl<'k, 'a> Pending<'k, 'a> {
         is_live: impl Fn(Value<'a>) -> bool,
         out: &mut O,
     ) -> usize {
-        let (before, doc_base) = (self.keys.len(), segment.doc_base());
-        let mut kept = 0;
-        for i in 0..before {
-            if let Some(value) = self.values[i]
+        let doc_base = segment.doc_base();
+        self.keep(|pending, i| {
+            if let Some(value) = pending.values[i]
                 && is_live(value)
             {
                 let answer = Answer { value, segment: number as u32, doc_base };
-                out.answer(self.numbers[i], answer);
+                out.answer(pending.numbers[i], answer);
+                return false;
+            }
+            true
+        })
+    }
+
+    /// Keeps the keys that stay pending. Returns how many do not.
+    #[inline]
+    fn keep(&mut self, mut stays: impl FnMut(&Self, usize) -> bool) -> usize {
+        let before = self.keys.len();
+        let mut kept = 0;
+        for i in 0..before {
+            if !stays(self, i) {
                 continue;
             }
             self.keys[kept] = self.keys[i];
@@ -226,5 +332,81 @@ impl<'k, 'a> Pending<'k, 'a> {
             hashes.truncate(kept);
         }
         before - kept
+    }
+}
+
+/// Asks many segments in one batch.
+pub(super) struct Asker<'a> {
+    /// The tables of all segments, if they can be asked in one go.
+    tables: Vec<Table<'a>>,
+    /// What goes to one segment, otherwise.
+    group: Group<'a>,
+}
+
+#[derive(Default)]
+struct Group<'a> {
+    order: Vec<u32>,
+    hashes: Vec<u64>,
+    values: Vec<Option<Value<'a>>>,
+}
+
+impl<'a> Asker<'a> {
+    pub(super) fn new(inner: &'a Inner) -> Self {
+        let segments = if inner.uniform { inner.segments.as_slice() } else { &[] };
+        let tables = segments.iter().map(|segment| segment.table().table()).collect();
+        Self { tables, group: Group::default() }
+    }
+
+    /// `values[i]` becomes what the segment of `asks[i]` has for its key. `hashes` are those of `keys`.
+    pub(super) fn ask(
+        &mut self,
+        inner: &'a Inner,
+        asks: &[Ask],
+        keys: &[&[u8]],
+        hashes: &mut [Hashes],
+        values: &mut [Option<Value<'a>>],
+    ) -> Result<()> {
+        if inner.uniform {
+            let hashes = hashes[0].of(inner.hashers[0], keys);
+            let found = inner.kernel().get_asked(&self.tables, asks, keys, hashes, values);
+            return match found {
+                Ok(_) => Ok(()),
+                Err(error) => Err(inner.find_damage(asks, keys, hashes).unwrap_or(error.into())),
+            };
+        }
+        // One segment after the other.
+        let Group { order, hashes: group_hashes, values: group_values } = &mut self.group;
+        order.clear();
+        order.extend(0..asks.len() as u32);
+        order.sort_unstable_by_key(|i| (asks[*i as usize].table, *i));
+        for group in order.chunk_by(|a, b| asks[*a as usize].table == asks[*b as usize].table) {
+            let number = asks[group[0] as usize].table as usize;
+            let hasher = inner.hasher_of[number] as usize;
+            let hashes = hashes[hasher].of(inner.hashers[hasher], keys);
+            let key_of = |i: &u32| asks[*i as usize].key as usize;
+            let group_keys: Vec<&[u8]> = group.iter().map(|i| keys[key_of(i)]).collect();
+            group_hashes.clear();
+            group_hashes.extend(group.iter().map(|i| hashes[key_of(i)]));
+            group_values.clear();
+            group_values.resize(group.len(), None);
+            let table = inner.segments[number].table();
+            table.get_batch_hashed(&group_keys, group_hashes, group_values)?;
+            for (i, value) in group.iter().zip(&*group_values) {
+                values[*i as usize] = *value;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The error of the first ask that meets one, with the path, which a batch over many tables does not
+    /// name.
+    #[cold]
+    fn find_damage(&self, asks: &[Ask], keys: &[&[u8]], hashes: &[u64]) -> Option<Error> {
+        asks.iter().find_map(|ask| {
+            let table = self.segments[ask.table as usize].table();
+            table.get_hashed(hashes[ask.key as usize], keys[ask.key as usize]).err()
+        })
     }
 }

@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use pkhash_core::Value;
 use pkhash_core::build::sort_by;
+use pkhash_core::map::Ask;
 use roaring::RoaringBitmap;
 
-use super::batch::{CHUNK, Hashes};
-use super::segment::{Segment, is_live_in};
+use super::batch::{Asker, CHUNK, Hashes};
+use super::map::{Mapped, Run};
+use super::segment::Segment;
 use super::{Inner, SegmentSet};
 use crate::error::{Error, Result};
 
@@ -107,10 +109,7 @@ impl SegmentSet {
     /// [`Error::NoDocId`] for a live match whose value is no doc ID, or none of 32 bits with the doc base
     /// added; otherwise as [`get`](Self::get).
     pub fn in_set<B: AsRef<[u8]>>(&self, keys: &[B]) -> Result<InSet> {
-        let mut found = InSet::default();
-        let Some(first) = self.inner.hashers.first() else { return Ok(found) };
-        let mut hashes: Vec<Hashes> = Vec::new();
-        hashes.resize_with(self.inner.hashers.len(), Hashes::default);
+        let Some(first) = self.inner.hashers.first() else { return Ok(InSet::default()) };
         // In the order of their hashes, so that keys of one partition come together, and equal ones.
         let key = |i: usize| keys[i].as_ref();
         let mut sorted: Vec<(u64, usize)> =
@@ -119,61 +118,129 @@ impl SegmentSet {
         sort_by(&mut sorted, &mut spare, |(hash, _)| *hash, |a, b| key(a.1).cmp(key(b.1)))?;
         drop(spare);
         sorted.dedup_by(|later, kept| later.0 == kept.0 && key(later.1) == key(kept.1));
-        let keys: Vec<&[u8]> = sorted.iter().map(|(_, i)| key(*i)).collect();
-        hashes[0] = sorted.into_iter().map(|(hash, _)| hash).collect();
-        let mut values = vec![None; keys.len().min(CHUNK)];
-        for number in 0..self.len() {
-            let docs = &mut found.docs;
-            self.inner.in_segment(number, &keys, &mut hashes, &mut values, docs)?;
-            found.ends.push(found.docs.len());
+        let mut query = Query {
+            inner: &self.inner,
+            values: vec![None; CHUNK],
+            asks: Vec::new(),
+            asker: Asker::new(&self.inner),
+            found: Vec::new(),
+        };
+        for sorted in sorted.chunks(CHUNK) {
+            let keys: Vec<&[u8]> = sorted.iter().map(|(_, i)| key(*i)).collect();
+            let mut hashes: Vec<Hashes> = Vec::new();
+            hashes.resize_with(self.inner.hashers.len(), Hashes::default);
+            hashes[0] = sorted.iter().map(|(hash, _)| *hash).collect();
+            query.ask(&keys, &mut hashes)?;
         }
-        Ok(found)
+        Ok(query.docs(self.len()))
     }
 }
 
-impl Inner {
-    /// Adds the live docs of one segment, sorted, each once.
-    fn in_segment<'a>(
-        &'a self,
-        number: usize,
-        keys: &[&[u8]],
-        hashes: &mut [Hashes],
-        values: &mut [Option<Value<'a>>],
-        docs: &mut Vec<u32>,
-    ) -> Result<()> {
-        let segment = &self.segments[number];
-        let hasher = self.hasher_of[number] as usize;
-        let hashes = hashes[hasher].of(self.hashers[hasher], keys);
-        let begin = docs.len();
-        for (keys, hashes) in keys.chunks(CHUNK).zip(hashes.chunks(CHUNK)) {
-            let values = &mut values[..keys.len()];
-            if segment.table().get_batch_hashed(keys, hashes, values)? == 0 {
-                continue;
-            }
-            for value in values.iter().copied().flatten() {
-                if segment.live_docs().is_none_or(|live| is_live_in(live, value)) {
-                    docs.push(global(number, segment, value)?);
+/// A query under way.
+struct Query<'a> {
+    inner: &'a Inner,
+    /// What a segment answers, or the asks.
+    values: Vec<Option<Value<'a>>>,
+    asks: Vec<Ask>,
+    asker: Asker<'a>,
+    /// Each match: its segment in the upper half, its doc ID in the lower. (As pairs they took half as long
+    /// again to sort.)
+    found: Vec<u64>,
+}
+
+impl<'a> Query<'a> {
+    /// Adds the live docs of a chunk of keys.
+    fn ask(&mut self, keys: &[&[u8]], hashes: &mut [Hashes]) -> Result<()> {
+        let inner = self.inner;
+        for run in &inner.runs {
+            match (run, &inner.mapped) {
+                (Run::Mapped(run), Some(mapped)) => self.ask_mapped(mapped, run, keys, hashes)?,
+                (Run::Mapped(run) | Run::Each(run), _) => {
+                    for number in run.clone() {
+                        self.ask_one(number, keys, hashes)?;
+                    }
                 }
             }
         }
-        docs[begin..].sort_unstable();
-        // Two keys may have one doc.
-        let mut kept = begin;
-        for i in begin..docs.len() {
-            if i == begin || docs[i] != docs[kept - 1] {
-                docs[kept] = docs[i];
-                kept += 1;
+        Ok(())
+    }
+
+    /// Asks one segment.
+    fn ask_one(&mut self, number: u32, keys: &[&[u8]], hashes: &mut [Hashes]) -> Result<()> {
+        let inner = self.inner;
+        let segment = &inner.segments[number as usize];
+        let hasher = inner.hasher_of[number as usize] as usize;
+        let hashes = hashes[hasher].of(inner.hashers[hasher], keys);
+        let values = &mut self.values[..keys.len()];
+        if segment.table().get_batch_hashed(keys, hashes, values)? == 0 {
+            return Ok(());
+        }
+        for value in values.iter().copied().flatten().filter(|value| segment.is_live(*value)) {
+            self.found.push(found(number, segment, value)?);
+        }
+        Ok(())
+    }
+
+    /// Asks the segments of a run that the map names.
+    fn ask_mapped(
+        &mut self,
+        mapped: &'a Mapped,
+        run: &Range<u32>,
+        keys: &[&[u8]],
+        hashes: &mut [Hashes],
+    ) -> Result<()> {
+        let inner = self.inner;
+        let first = hashes[0].of(inner.hashers[0], keys);
+        self.asks.clear();
+        self.asks.resize(keys.len(), Ask::default());
+        let map = mapped.map();
+        let asked = inner.kernel().ask_batch(&map, first, mapped.numbers(), run, &mut self.asks)?;
+        self.asks.truncate(asked);
+        // The others, of which a batch asks the first.
+        for i in 0..asked {
+            let ask = self.asks[i];
+            if ask.more {
+                let all = mapped.candidates(first[ask.key as usize], run.clone());
+                self.asks.extend(all.skip(1).map(|table| Ask { table, ..ask }));
             }
         }
-        docs.truncate(kept);
+        for asks in self.asks.chunks(CHUNK) {
+            let values = &mut self.values[..asks.len()];
+            self.asker.ask(inner, asks, keys, hashes, values)?;
+            for (ask, value) in asks.iter().zip(values) {
+                let segment = &inner.segments[ask.table as usize];
+                if let Some(value) = *value
+                    && segment.is_live(value)
+                {
+                    self.found.push(found(ask.table, segment, value)?);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// The docs by segment, each once.
+    fn docs(mut self, segments: usize) -> InSet {
+        self.found.sort_unstable();
+        // Two keys may have one doc.
+        self.found.dedup();
+        let mut ends = Vec::with_capacity(segments);
+        for number in 0..segments as u32 {
+            ends.push(self.found.partition_point(|found| found >> 32 <= u64::from(number)));
+        }
+        InSet { docs: self.found.into_iter().map(|found| found as u32).collect(), ends }
     }
 }
 
-/// The doc ID of a match, doc base added.
-fn global(number: usize, segment: &Segment, value: Value<'_>) -> Result<u32> {
+/// Segment and doc ID of a match, doc base added.
+#[inline]
+fn found(number: u32, segment: &Segment, value: Value<'_>) -> Result<u64> {
     // A value of no bytes says nothing of docs.
     let doc = value.doc_id().filter(|_| !value.as_bytes().is_empty());
     doc.and_then(|doc| doc.checked_add(segment.doc_base()))
-        .ok_or_else(|| Error::NoDocId { segment: number, value: value.as_bytes().to_vec() })
+        .map(|doc| u64::from(number) << 32 | u64::from(doc))
+        .ok_or_else(|| Error::NoDocId {
+            segment: number as usize,
+            value: value.as_bytes().to_vec(),
+        })
 }

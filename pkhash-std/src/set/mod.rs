@@ -2,6 +2,7 @@
 
 mod batch;
 mod in_set;
+mod map;
 mod policy;
 mod segment;
 mod versioned;
@@ -10,11 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pkhash_core::Hasher;
+use pkhash_simd::Kernel;
 
 use crate::error::{Error, Result};
 use crate::file::OpenOptions;
 
 pub use in_set::{DocIds, InSet};
+use map::{MapCandidates, Mapped, Run, is_uniform};
+pub use map::{MapInfo, MapOptions};
 pub use policy::{SegmentInfo, TieredPolicy};
 pub use segment::{Answer, LiveDocs, Segment};
 pub use versioned::{VERSIONED_WIDTH, VersionedAnswer, versioned_value};
@@ -64,6 +68,12 @@ struct Inner {
     hashers: Vec<Hasher>,
     /// For each segment, which of the hashers is its.
     hasher_of: Vec<u32>,
+    /// The segment map, whose hasher is the first then.
+    mapped: Option<Mapped>,
+    /// In which way segments are asked, the newest first.
+    runs: Vec<Run>,
+    /// Whether all segments can be asked in one staged batch, with hashes of the first hasher.
+    uniform: bool,
 }
 
 impl SegmentSet {
@@ -72,11 +82,15 @@ impl SegmentSet {
     /// # Errors
     /// [`Error::TooManySegments`] for more than [`MAX_SEGMENTS`].
     pub fn new(segments: impl Into<Vec<Segment>>) -> Result<Self> {
-        let segments = segments.into();
+        Self::with_mapped(segments.into(), None)
+    }
+
+    /// A set of these segments and the map of some of them.
+    fn with_mapped(segments: Vec<Segment>, mapped: Option<Mapped>) -> Result<Self> {
         if segments.len() > MAX_SEGMENTS {
             return Err(Error::TooManySegments { expected: MAX_SEGMENTS, found: segments.len() });
         }
-        let mut hashers: Vec<Hasher> = Vec::new();
+        let mut hashers: Vec<Hasher> = mapped.iter().map(Mapped::hasher).collect();
         let hasher_of = segments
             .iter()
             .map(|segment| {
@@ -88,7 +102,64 @@ impl SegmentSet {
                 }) as u32
             })
             .collect();
-        Ok(Self { inner: Arc::new(Inner { segments, hashers, hasher_of }) })
+        let runs = match &mapped {
+            Some(mapped) => mapped.runs(segments.len()),
+            None => vec![Run::Each(0..segments.len() as u32)],
+        };
+        let uniform = mapped.is_some() && is_uniform(&segments, hashers[0]);
+        Ok(Self { inner: Arc::new(Inner { segments, hashers, hasher_of, mapped, runs, uniform }) })
+    }
+
+    /// A set of these segments, and of the map of this one what is left of it. `origins`: the number that
+    /// each of them has here, if any.
+    fn next(&self, segments: Vec<Segment>, origins: &[Option<u32>]) -> Result<Self> {
+        let mapped = self.inner.mapped.as_ref().and_then(|mapped| mapped.carry(origins));
+        Self::with_mapped(segments, mapped)
+    }
+
+    /// The same snapshot with a segment map of all its segments, for which it reads all keys: about 3.9
+    /// bytes of memory for each (6 beyond 256 segments). With it a lookup asks only the segments that have
+    /// the key, and hardly ever another one.
+    ///
+    /// Snapshots that are made of this one share the map. Segments that are newer than it are asked one by
+    /// one, which a filter makes quick: build another map from time to time. [`map`](Self::map) tells how
+    /// much of it is still of use.
+    ///
+    /// ```
+    /// # use pkhash_std::{MapOptions, SegmentSet, WriterOptions, build_slice};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pkh");
+    /// # build_slice(&["a", "b"], |i| [i as u8], &path, &WriterOptions::default())?;
+    /// let set = SegmentSet::open([&path])?.with_map(&MapOptions::default())?;
+    /// assert_eq!(set.map().map(|map| map.entries), Some(2));
+    /// assert!(set.get(b"b")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Table`] if a table is damaged and the damage was noticed, or if the map would be too large;
+    /// [`Error::Cancelled`].
+    pub fn with_map(&self, options: &MapOptions) -> Result<Self> {
+        let Some(hasher) = self.inner.hashers.first() else { return Ok(self.clone()) };
+        let segments = self.inner.segments.clone();
+        let mapped = Mapped::build(&segments, *hasher, options)?;
+        Self::with_mapped(segments, Some(mapped))
+    }
+
+    /// The same snapshot without a segment map.
+    ///
+    /// # Errors
+    /// Never: it has no more segments than before.
+    pub fn without_map(&self) -> Result<Self> {
+        Self::new(self.inner.segments.clone())
+    }
+
+    /// The facts of the segment map, if there is one.
+    #[must_use]
+    pub fn map(&self) -> Option<MapInfo> {
+        self.inner.mapped.as_ref().map(|mapped| mapped.info(self.len()))
     }
 
     /// Opens tables into memory, the newest first; all docs live, doc bases 0.
@@ -147,18 +218,12 @@ impl SegmentSet {
     /// # Errors
     /// [`Error::Table`] if a table is damaged and the damage was noticed.
     pub fn get(&self, key: &[u8]) -> Result<Option<Answer<'_>>> {
-        for candidate in self.candidates(key) {
-            if let Some(value) = candidate.segment.get(candidate.hash, key)? {
-                return Ok(Some(candidate.answer(value)));
-            }
-        }
-        Ok(None)
+        self.candidates(key).find_map(|candidate| candidate.ask(key).transpose()).transpose()
     }
 
     /// The segments that are worth asking for one key, the newest first.
     fn candidates<'s, 'k>(&'s self, key: &'k [u8]) -> Candidates<'s, 'k> {
-        let first = self.inner.hashers.first().map_or(0, |hasher| hasher.hash(key));
-        Candidates { inner: &self.inner, key, next: 0, first, others: Vec::new() }
+        self.inner.candidates(key)
     }
 
     /// A new snapshot: `added`, newer than all others, the newest first, and of this one's segments those
@@ -172,9 +237,15 @@ impl SegmentSet {
         added: impl IntoIterator<Item = Segment>,
         removed: &[Segment],
     ) -> Result<Self> {
-        let stays = |mine: &&Segment| !removed.iter().any(|segment| mine.is_same_table(segment));
-        let old = self.inner.segments.iter().filter(stays).cloned();
-        Self::new(added.into_iter().chain(old).collect::<Vec<_>>())
+        let mut segments: Vec<Segment> = added.into_iter().collect();
+        let mut origins = vec![None; segments.len()];
+        for (mine, number) in self.inner.segments.iter().zip(0..) {
+            if !removed.iter().any(|segment| mine.is_same_table(segment)) {
+                segments.push(mine.clone());
+                origins.push(Some(number));
+            }
+        }
+        self.next(segments, &origins)
     }
 
     /// A new snapshot in which segment number `segment` has these live docs. Its table is shared with this
@@ -189,10 +260,8 @@ impl SegmentSet {
             .get_mut(segment)
             .ok_or(Error::NoSuchSegment { expected: found, found: segment })?;
         *changed = changed.clone().with_live_docs(live);
-        // The tables are the same, and so are their hashers.
-        let Inner { hashers, hasher_of, .. } = &*self.inner;
-        let (hashers, hasher_of) = (hashers.clone(), hasher_of.clone());
-        Ok(Self { inner: Arc::new(Inner { segments, hashers, hasher_of }) })
+        // The tables are the same, and so is their map.
+        Self::with_mapped(segments, self.inner.mapped.clone())
     }
 
     /// A new snapshot in which the segments of `inputs`, which need not be of this very snapshot, gave way to
@@ -214,15 +283,40 @@ impl SegmentSet {
         }
         let mut output = output;
         let mut segments = Vec::with_capacity(self.len() + 1);
-        for mine in &self.inner.segments {
-            match inputs.iter().any(|input| mine.is_same_table(input)) {
-                true => segments.extend(output.take()),
-                false => segments.push(mine.clone()),
+        let mut origins = Vec::with_capacity(self.len() + 1);
+        for (mine, number) in self.inner.segments.iter().zip(0..) {
+            if !inputs.iter().any(|input| mine.is_same_table(input)) {
+                segments.push(mine.clone());
+                origins.push(Some(number));
+            } else if let Some(output) = output.take() {
+                segments.push(output);
+                origins.push(None);
             }
         }
         // Merged from nothing: older than all.
+        origins.extend(output.as_ref().map(|_| None));
         segments.extend(output);
-        Self::new(segments)
+        self.next(segments, &origins)
+    }
+}
+
+impl Inner {
+    fn candidates<'s, 'k>(&'s self, key: &'k [u8]) -> Candidates<'s, 'k> {
+        let first = self.hashers.first().map_or(0, |hasher| hasher.hash(key));
+        let runs = self.runs.iter();
+        Candidates { inner: self, key, runs, asked: Asked::Each(0..0), first, others: Vec::new() }
+    }
+
+    /// Those of one run alone.
+    fn candidates_in<'s, 'k>(&'s self, run: &Run, key: &'k [u8]) -> Candidates<'s, 'k> {
+        let mut candidates = Candidates { runs: [].iter(), ..self.candidates(key) };
+        candidates.asked = candidates.begin(run);
+        candidates
+    }
+
+    /// The kernel for all segments.
+    fn kernel(&self) -> Kernel {
+        self.segments.first().map_or_else(Kernel::detect, |segment| segment.table().kernel())
     }
 }
 
@@ -234,16 +328,30 @@ struct Candidate<'s> {
 }
 
 impl<'s> Candidate<'s> {
+    /// The key's live match.
+    fn ask(&self, key: &[u8]) -> Result<Option<Answer<'s>>> {
+        Ok(self.segment.get(self.hash, key)?.map(|value| self.answer(value)))
+    }
+
     const fn answer(&self, value: pkhash_core::Value<'s>) -> Answer<'s> {
         Answer { value, segment: self.number, doc_base: self.segment.doc_base() }
     }
 }
 
-/// See [`SegmentSet::candidates`]: all segments.
+/// Segments of a run.
+enum Asked<'s> {
+    Each(std::ops::Range<u32>),
+    Mapped(MapCandidates<'s>),
+}
+
+/// See [`SegmentSet::candidates`].
 struct Candidates<'s, 'k> {
     inner: &'s Inner,
     key: &'k [u8],
-    next: usize,
+    /// Those that were not begun.
+    runs: std::slice::Iter<'s, Run>,
+    /// What is left of the run that was begun last.
+    asked: Asked<'s>,
     /// The key's hash by the first hasher.
     first: u64,
     /// By the others, once they are needed: hardly any set has others.
@@ -255,18 +363,36 @@ impl<'s> Iterator for Candidates<'s, '_> {
 
     #[inline]
     fn next(&mut self) -> Option<Candidate<'s>> {
-        let number = self.next;
-        let segment = self.inner.segments.get(number)?;
-        self.next += 1;
-        let hash = match self.inner.hasher_of[number] {
+        let number = loop {
+            let next = match &mut self.asked {
+                Asked::Each(run) => run.next(),
+                Asked::Mapped(candidates) => candidates.next(),
+            };
+            if let Some(number) = next {
+                break number;
+            }
+            let run = self.runs.next()?;
+            self.asked = self.begin(run);
+        };
+        let segment = self.inner.segments.get(number as usize)?;
+        let hash = match self.inner.hasher_of[number as usize] {
             0 => self.first,
             other => self.by_other(other as usize),
         };
-        Some(Candidate { segment, number: number as u32, hash })
+        Some(Candidate { segment, number, hash })
     }
 }
 
-impl Candidates<'_, '_> {
+impl<'s> Candidates<'s, '_> {
+    fn begin(&self, run: &Run) -> Asked<'s> {
+        match (run, &self.inner.mapped) {
+            (Run::Mapped(run), Some(mapped)) => {
+                Asked::Mapped(mapped.candidates(self.first, run.clone()))
+            }
+            (Run::Mapped(run) | Run::Each(run), _) => Asked::Each(run.clone()),
+        }
+    }
+
     #[cold]
     fn by_other(&mut self, hasher: usize) -> u64 {
         let hashers = &self.inner.hashers;

@@ -27,12 +27,18 @@ pub(crate) struct Heap {
 impl Heap {
     /// Reads all of a file. With `huge`, into huge pages if they can be had.
     pub(crate) fn read(file: &mut File, len: usize, huge: bool) -> io::Result<Self> {
+        let mut heap = Self::zeroed(len, huge)?;
+        // A file that was cut short meanwhile is an error here.
+        file.read_exact(heap.bytes_mut())?;
+        Ok(heap)
+    }
+
+    /// So many zero bytes.
+    pub(crate) fn zeroed(len: usize, huge: bool) -> io::Result<Self> {
         if len == 0 {
             return Ok(Self { memory: None, from: 0, len: 0 });
         }
-        let (mut memory, from) = Self::allocate(len, huge)?;
-        // A file that was cut short meanwhile is an error here.
-        file.read_exact(&mut memory[from..from + len])?;
+        let (memory, from) = Self::allocate(len, huge)?;
         Ok(Self { memory: Some(memory), from, len })
     }
 
@@ -62,6 +68,10 @@ impl Heap {
         let memory = memory.into_boxed_slice();
         let from = memory.as_ptr().align_offset(LINE);
         Ok((memory, from))
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map_or(&mut [], |memory| &mut memory[self.from..self.from + self.len])
     }
 
     #[inline(always)]

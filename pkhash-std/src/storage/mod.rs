@@ -9,6 +9,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
+pub(crate) use heap::Heap;
+
 /// How the bytes of a table are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,7 +54,7 @@ pub enum Advice {
 /// The bytes of a file, held for as long as this lives. They do not move.
 #[derive(Debug)]
 pub(crate) enum Storage {
-    Heap(heap::Heap),
+    Heap(Heap),
     #[cfg(feature = "mmap")]
     Mapped(mmap::Mapped),
 }
@@ -79,9 +81,9 @@ impl Storage {
             },
         })?;
         match mode {
-            Mode::Heap => heap::Heap::read(&mut file, len, false).map(Self::Heap),
+            Mode::Heap => Heap::read(&mut file, len, false).map(Self::Heap),
             #[cfg(feature = "mmap")]
-            Mode::HugePages => heap::Heap::read(&mut file, len, true).map(Self::Heap),
+            Mode::HugePages => Heap::read(&mut file, len, true).map(Self::Heap),
             #[cfg(feature = "mmap")]
             Mode::Map => mmap::Mapped::new(&file, len, advice, preload).map(Self::Mapped),
         }

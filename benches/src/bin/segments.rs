@@ -1,0 +1,158 @@
+//! Many equal segments: the filtered original layout, perfect tables, and perfect tables behind a segment
+//! map; batches of 4,000 keys, 10 % of them absent.
+//!
+//! `cargo run --release -p pkhash-benches --bin segments -- [keys] [rounds] [segments …]`
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use pkhash_benches::{Key, Random, independent_reads, keys, options, queries, row::Rows};
+use pkhash_core::build::{Options, sort_by};
+use pkhash_core::{Hasher, Layout};
+use pkhash_std::{MapOptions, OpenOptions, Segment, SegmentSet, WriterOptions, build_slice};
+
+const QUERIES: usize = 250 * BATCH;
+
+/// Keys of a batch, as in the search benchmark's task *PKLookup*.
+const BATCH: usize = 4000;
+
+/// Keys that go through all segments together, in the form that the design calls chunk by chunk.
+const CHUNK: usize = 32;
+
+/// Tables of `keys`, an equal share in each.
+fn set(folder: &std::path::Path, keys: &[Key], segments: usize, table: &Options) -> SegmentSet {
+    let shares = keys.chunks(keys.len().div_ceil(segments)).enumerate();
+    let tables = shares.map(|(i, share)| {
+        let path = folder.join(format!("{i}.pkh"));
+        let options = WriterOptions { table: table.clone(), ..WriterOptions::default() };
+        build_slice(share, |i| (i as u32).to_le_bytes(), &path, &options).expect("a table");
+        let file = OpenOptions::new().open(&path).expect("a table");
+        // The next set has the names again.
+        std::fs::remove_file(path).expect("a file");
+        Segment::new(file)
+    });
+    SegmentSet::new(tables.collect::<Vec<_>>()).expect("few segments")
+}
+
+/// Keys found, batch by batch.
+fn in_batches(set: &SegmentSet, asked: &[Key]) -> usize {
+    let mut out = vec![None; BATCH];
+    asked
+        .chunks(BATCH)
+        .map(|keys| set.get_batch(keys, &mut out[..keys.len()]).expect("sound tables"))
+        .sum()
+}
+
+/// The same without a [`SegmentSet`]: a few keys at a time through all segments, those that are found
+/// dropping out.
+fn chunk_by_chunk(set: &SegmentSet, asked: &[Key]) -> usize {
+    let mut found = 0;
+    for keys in asked.chunks(CHUNK) {
+        let mut keys: Vec<&[u8]> = keys.iter().map(<[u8; 16]>::as_slice).collect();
+        let mut hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
+        let mut values = [None; CHUNK];
+        for segment in set.segments() {
+            let values = &mut values[..keys.len()];
+            let table = segment.table();
+            if table.get_batch_hashed(&keys, &hashes, values).expect("a sound table") == 0 {
+                continue;
+            }
+            let mut kept = 0;
+            for i in 0..keys.len() {
+                (keys[kept], hashes[kept]) = (keys[i], hashes[i]);
+                kept += usize::from(values[i].is_none());
+            }
+            found += keys.len() - kept;
+            keys.truncate(kept);
+            hashes.truncate(kept);
+            if keys.is_empty() {
+                break;
+            }
+        }
+    }
+    found
+}
+
+fn singly(set: &SegmentSet, asked: &[Key]) -> usize {
+    asked.iter().filter(|key| set.get(*key).expect("sound tables").is_some()).count()
+}
+
+fn in_set(set: &SegmentSet, asked: &[Key]) -> usize {
+    asked.chunks(BATCH).map(|keys| set.in_set(keys).expect("sound tables").len()).sum()
+}
+
+/// What the in-set query does before it asks.
+fn sorted(asked: &[Key]) -> usize {
+    let mut len = 0;
+    for keys in asked.chunks(BATCH) {
+        let hash = |i: usize| Hasher::new(0).hash(&keys[i]);
+        let mut order: Vec<(u64, usize)> = (0..keys.len()).map(|i| (hash(i), i)).collect();
+        let mut spare = vec![(0, 0); order.len()];
+        sort_by(&mut order, &mut spare, |(hash, _)| *hash, |a, b| keys[a.1].cmp(&keys[b.1]))
+            .expect("scratch is long enough");
+        order.dedup_by_key(|(_, i)| keys[*i]);
+        len += black_box(order).len();
+    }
+    len
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let n: usize = args.next().map_or(10_000_000, |n| n.parse().expect("a number of keys"));
+    let rounds: usize = args.next().map_or(5, |n| n.parse().expect("a number of rounds"));
+    let mut numbers: Vec<usize> = args.map(|n| n.parse().expect("a number of segments")).collect();
+    if numbers.is_empty() {
+        numbers = vec![15, 60];
+    }
+    let keys = keys(n);
+    let (asked, answers) = queries(&keys, QUERIES, 10);
+    let expected = answers.iter().flatten().count();
+    let mut random = Random::new(3);
+    let limit_of = vec![1u8; 220 << 20];
+    let lines: Vec<u32> =
+        (0..QUERIES).map(|_| random.below((limit_of.len() / 64) as u64) as u32).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let sets: Vec<_> = numbers
+        .into_iter()
+        .map(|segments| {
+            let inline = set(folder.path(), &keys, segments, &options(Layout::Inline, 10));
+            let perfect = set(folder.path(), &keys, segments, &options(Layout::Perfect, 0));
+            let began = Instant::now();
+            let mapped = perfect.with_map(&MapOptions::default()).expect("sound tables");
+            let took = began.elapsed();
+            let info = mapped.map().expect("a map");
+            println!(
+                "# {segments} segments: map built in {:.0} ms, {:.2} bytes a key",
+                took.as_secs_f64() * 1e3,
+                info.bytes as f64 / info.entries as f64
+            );
+            (segments, inline, perfect, mapped)
+        })
+        .collect();
+    drop(keys);
+    let mut rows = Rows::default();
+    for round in 0..=rounds {
+        // The first one warms up.
+        let mut discard = Rows::default();
+        let rows = if round == 0 { &mut discard } else { &mut rows };
+        rows.time("limit: independent reads", QUERIES, || {
+            black_box(independent_reads(&limit_of, &lines));
+        });
+        for (segments, inline, perfect, mapped) in &sets {
+            let mut row = |what: &str, work: &dyn Fn() -> usize, expected: usize| {
+                rows.time(&format!("{segments} segments: {what}"), QUERIES, || {
+                    assert_eq!(work(), expected, "{what}");
+                });
+            };
+            row("inline, filter, segment by segment", &|| in_batches(inline, &asked), expected);
+            row("inline, filter, chunk by chunk", &|| chunk_by_chunk(inline, &asked), expected);
+            row("perfect, no map", &|| in_batches(perfect, &asked), expected);
+            row("perfect, segment map", &|| in_batches(mapped, &asked), expected);
+            row("perfect, segment map, single gets", &|| singly(mapped, &asked), expected);
+            let found = in_set(perfect, &asked);
+            row("perfect, segment map, in-set query", &|| in_set(mapped, &asked), found);
+            row("the sort of an in-set query", &|| sorted(&asked), sorted(&asked));
+        }
+    }
+    rows.print();
+}

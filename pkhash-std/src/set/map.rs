@@ -1,0 +1,334 @@
+//! The segment map of a set: built in parallel, kept from snapshot to snapshot.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pkhash_core::map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
+use pkhash_core::{Hasher, Layout, Scalar, map};
+use rayon::prelude::*;
+
+use super::segment::Segment;
+use crate::error::{Error, Result};
+use crate::partition::{Control, pool};
+use crate::storage::Heap;
+
+/// How to build a segment map.
+#[derive(Clone, Debug)]
+pub struct MapOptions {
+    /// Threads; 0: one for each core.
+    pub threads: usize,
+    /// Bytes that the build may take beside the map itself, about: 8 for each key. With fewer than all
+    /// keys take, it goes through the tables once for each part of the hashes that fits; tables
+    /// whose partitions are larger than such a part are then read more than once.
+    pub memory: usize,
+    /// Progress, in keys, and the flag that cancels.
+    pub control: Control,
+}
+
+/// 256 MiB: 33 M keys at once.
+const DEFAULT_MEMORY: usize = 256 << 20;
+
+impl Default for MapOptions {
+    fn default() -> Self {
+        Self { threads: 0, memory: DEFAULT_MEMORY, control: Control::default() }
+    }
+}
+
+/// The facts of a set's segment map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapInfo {
+    /// Bytes of memory, shared by all snapshots that have the map.
+    pub bytes: usize,
+    /// Entries: the keys of all segments that there were when it was built.
+    pub entries: u64,
+    /// Entries of segments that this snapshot no longer has.
+    pub stale: u64,
+    /// Segments of this snapshot that are in the map.
+    pub mapped: usize,
+    /// Segments of this snapshot that are not, and are asked one by one.
+    pub unmapped: usize,
+}
+
+/// The map's memory.
+#[derive(Debug)]
+struct Memory {
+    plan: MapPlan,
+    parts: Vec<MapPart>,
+    lines: Heap,
+    hasher: Hasher,
+    /// Keys of each segment.
+    keys: Vec<u64>,
+}
+
+/// A map and what its segments are in one snapshot.
+#[derive(Clone, Debug)]
+pub(super) struct Mapped {
+    memory: Arc<Memory>,
+    /// For each segment of the map, its number in the snapshot, or [`GONE`]. Numbers rise.
+    numbers: Vec<u32>,
+}
+
+/// The number of a segment that a snapshot has no longer.
+const GONE: u32 = u32::MAX;
+
+/// Segments of a snapshot, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    /// Asked one by one.
+    Each(Range<u32>),
+    /// In the map.
+    Mapped(Range<u32>),
+}
+
+impl Mapped {
+    /// Builds the map of these segments.
+    pub(super) fn build(
+        segments: &[Segment],
+        hasher: Hasher,
+        options: &MapOptions,
+    ) -> Result<Self> {
+        let memory = Arc::new(Memory::build(segments, hasher, options)?);
+        Ok(Self { memory, numbers: (0..segments.len() as u32).collect() })
+    }
+
+    /// The same map for a snapshot made of this one: `origins` are the numbers that its segments have
+    /// here, in the same order. `None` if it would have no segment left.
+    pub(super) fn carry(&self, origins: &[Option<u32>]) -> Option<Self> {
+        let mut origins = origins.iter().zip(0..).filter_map(|(old, new)| Some(((*old)?, new)));
+        let mut next = origins.next();
+        let numbers: Vec<u32> = self
+            .numbers
+            .iter()
+            .map(|old| {
+                if *old == GONE {
+                    return GONE;
+                }
+                // Both rise.
+                while next.is_some_and(|(origin, _)| origin < *old) {
+                    next = origins.next();
+                }
+                next.filter(|(origin, _)| origin == old).map_or(GONE, |(_, new)| new)
+            })
+            .collect();
+        let some = numbers.iter().any(|number| *number != GONE);
+        some.then(|| Self { memory: Arc::clone(&self.memory), numbers })
+    }
+
+    /// The hash that the map was built with.
+    pub(super) fn hasher(&self) -> Hasher {
+        self.memory.hasher
+    }
+
+    /// For each of the map's segments, its number.
+    pub(super) fn numbers(&self) -> &[u32] {
+        &self.numbers
+    }
+
+    /// The runs of this snapshot, which has so many segments.
+    pub(super) fn runs(&self, segments: usize) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut next = 0;
+        for number in self.numbers.iter().copied().filter(|number| *number != GONE) {
+            if next < number {
+                runs.push(Run::Each(next..number));
+            }
+            next = number + 1;
+            match runs.last_mut() {
+                Some(Run::Mapped(run)) => run.end = next,
+                _ => runs.push(Run::Mapped(number..next)),
+            }
+        }
+        if (next as usize) < segments {
+            runs.push(Run::Each(next..segments as u32));
+        }
+        runs
+    }
+
+    pub(super) fn map(&self) -> SegmentMap<'_> {
+        let Memory { plan, parts, lines, .. } = &*self.memory;
+        let (lines, _) = lines.bytes().as_chunks();
+        SegmentMap::new(plan, parts, lines).expect("as many parts as were planned")
+    }
+
+    pub(super) fn info(&self, segments: usize) -> MapInfo {
+        let Memory { parts, lines, keys, .. } = &*self.memory;
+        let gone = |(keys, number): (&u64, &u32)| if *number == GONE { *keys } else { 0 };
+        let mapped = self.numbers.iter().filter(|number| **number != GONE).count();
+        MapInfo {
+            bytes: lines.bytes().len()
+                + size_of_val(parts.as_slice())
+                + size_of_val(keys.as_slice())
+                + size_of_val(self.numbers.as_slice()),
+            entries: keys.iter().sum(),
+            stale: keys.iter().zip(&self.numbers).map(gone).sum(),
+            mapped,
+            unmapped: segments - mapped,
+        }
+    }
+
+    /// The map's segments of `run` that may have a key of this hash, the newest first.
+    pub(super) fn candidates(&self, hash: u64, run: Range<u32>) -> MapCandidates<'_> {
+        MapCandidates { candidates: self.map().candidates(Scalar, hash), mapped: self, run }
+    }
+}
+
+/// See [`Mapped::candidates`].
+pub(super) struct MapCandidates<'s> {
+    candidates: map::Candidates<'s, Scalar>,
+    mapped: &'s Mapped,
+    run: Range<u32>,
+}
+
+impl Iterator for MapCandidates<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let numbers = &self.mapped.numbers;
+        let of = |segment| numbers[segment as usize];
+        self.candidates.by_ref().map(of).find(|number| self.run.contains(number))
+    }
+}
+
+/// A table's partition, to be read for some parts of the map.
+struct Unit<'s> {
+    segment: u16,
+    table: &'s Segment,
+    partition: u32,
+}
+
+/// A part's lines, and how many of them are homes.
+type Filled = (MapPart, Vec<MapLine>);
+
+impl Memory {
+    fn build(segments: &[Segment], hasher: Hasher, options: &MapOptions) -> Result<Self> {
+        let keys: Vec<u64> = segments.iter().map(|segment| segment.table().footer().keys).collect();
+        let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
+        let plan = MapPlan::new(entries, segments.len())?;
+        let pool = pool(options.threads, u32::MAX)?;
+        // Parts that fit the memory, at least one.
+        let in_memory = (options.memory / size_of::<MapEntry>()) as u64;
+        let rounds = entries.div_ceil(in_memory.max(1)).clamp(1, plan.parts().into()) as u32;
+        let step = plan.parts().div_ceil(rounds);
+        let done = AtomicU64::new(0);
+        let mut filled: Vec<Filled> = Vec::with_capacity(plan.parts() as usize);
+        for first in (0..plan.parts()).step_by(step as usize) {
+            let parts = first..plan.parts().min(first.saturating_add(step));
+            let mut round = pool.install(|| -> Result<Vec<Filled>> {
+                let (from, to) = plan.hashes(parts.clone());
+                let runs = units(segments, hasher, from, to)
+                    .into_par_iter()
+                    .map(|unit| {
+                        options.control.check()?;
+                        let run = unit.entries(hasher, from, to)?;
+                        // Entries that are read are half of the work.
+                        let all = done.fetch_add(run.len() as u64, Ordering::Relaxed);
+                        options.control.progress((all + run.len() as u64).min(entries), entries);
+                        Ok(run)
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                let fill = |part| {
+                    options.control.check()?;
+                    fill(&plan, part, &runs)
+                };
+                parts.into_par_iter().map(fill).collect()
+            })?;
+            filled.append(&mut round);
+        }
+        let lines = filled.iter().map(|(_, lines)| lines.len()).sum::<usize>();
+        // Line numbers are of 32 bits.
+        u32::try_from(lines).map_err(|_| pkhash_core::Error::TooLarge {
+            what: "lines of a segment map",
+            expected: u32::MAX.into(),
+            found: lines as u64,
+        })?;
+        let too_large = || pkhash_core::Error::TooLarge {
+            what: "bytes of a segment map",
+            expected: usize::MAX as u64,
+            found: lines as u64 * MAP_LINE as u64,
+        };
+        let bytes = lines.checked_mul(MAP_LINE).ok_or_else(too_large)?;
+        let mut memory = Heap::zeroed(bytes, bytes >= HUGE).map_err(|_| too_large())?;
+        let mut parts = Vec::with_capacity(filled.len() + 1);
+        let (mut rest, _) = memory.bytes_mut().as_chunks_mut::<MAP_LINE>();
+        let mut first = 0;
+        // Each part gives its lines back when they are copied.
+        for (part, lines) in filled {
+            let (mine, others) = rest.split_at_mut(lines.len());
+            mine.copy_from_slice(&lines);
+            rest = others;
+            parts.push(part.moved_to(first));
+            first += lines.len() as u32;
+        }
+        parts.push(SegmentMap::end(first));
+        Ok(Self { plan, parts, lines: memory, hasher, keys })
+    }
+}
+
+/// From this size on, a map asks for huge pages.
+const HUGE: usize = 2 << 20;
+
+/// The partitions that may have keys with hashes in `from..=to`.
+fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'_>> {
+    let of = |(table, segment): (_, u16)| {
+        let footer = Segment::table(table).footer();
+        let bits = footer.partition_bits;
+        let partitions = if footer.hasher == hasher {
+            pkhash_core::partition(from, bits)..pkhash_core::partition(to, bits) + 1
+        } else {
+            // They are in the order of another hash.
+            0..footer.partitions()
+        };
+        partitions.map(move |partition| Unit { segment, table, partition })
+    };
+    // At most 65,536 segments.
+    segments.iter().zip(0..=u16::MAX).flat_map(of).collect()
+}
+
+impl Unit<'_> {
+    /// The entries of the keys with hashes in `from..=to`, sorted.
+    fn entries(&self, hasher: Hasher, from: u64, to: u64) -> Result<Vec<MapEntry>> {
+        let file = self.table.table();
+        let table = file.table();
+        let mut entries = Vec::new();
+        for record in table.iter_partition(self.partition) {
+            let (key, _) = record.map_err(Error::table(file.path()))?;
+            let hash = hasher.hash(key);
+            if (from..=to).contains(&hash) {
+                entries.push(MapEntry::new(hash, self.segment));
+            }
+        }
+        entries.sort_unstable();
+        Ok(entries)
+    }
+}
+
+/// Fills one part from sorted runs of entries.
+fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>]) -> Result<Filled> {
+    let mut entries: Vec<MapEntry> = Vec::new();
+    for run in runs {
+        let from = run.partition_point(|entry| plan.part(*entry) < part);
+        let len = run[from..].partition_point(|entry| plan.part(*entry) == part);
+        entries.extend_from_slice(&run[from..from + len]);
+    }
+    // Stable, which is quick for runs that are sorted.
+    entries.sort();
+    let mut lines = vec![[0; MAP_LINE]; plan.lines(&entries)? as usize];
+    let part = plan.fill(&entries, &mut lines)?;
+    Ok((part, lines))
+}
+
+/// Whether [`get_asked`](pkhash_simd::Kernel::get_asked) runs staged for tables of these segments, with
+/// hashes of this hasher.
+pub(super) fn is_uniform(segments: &[Segment], hasher: Hasher) -> bool {
+    let lines = |segment: &Segment| {
+        let footer = segment.table().footer();
+        let perfect = footer.layout == Layout::Perfect && footer.hasher == hasher;
+        // Only offset lines have a unit.
+        perfect.then_some(footer.unit > 0)
+    };
+    let mut kinds = segments.iter().map(lines);
+    let first = kinds.next().flatten();
+    first.is_some() && kinds.all(|kind| kind == first)
+}
