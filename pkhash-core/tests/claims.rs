@@ -5,13 +5,16 @@ mod common;
 
 use std::cell::Cell;
 
+use common::footers::{
+    assert_accepted, inline, perfect, perfect_bytes, refused, spans, term_order,
+};
 use common::raw::{self, RawFooter, RawPartition, align};
-use common::{Reads, Rng, build, lookup};
+use common::{Counting, Reads, Rng, build, lookup};
 use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
 use pkhash_core::{
-    Error, Footer, GROUP_MAX, Hasher, Kernel, Layout, Lookup, Matches, Stage, Table, Value,
-    ValueFormat, control, home, partition, tag,
+    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Stage, Table, Value, ValueFormat, control,
+    home, partition, tag,
 };
 
 /// Pseudo-random keys of 16 bytes: the `i`-th one of a seed.
@@ -180,33 +183,6 @@ fn exceptions_are_read_to_the_last_and_no_further() {
     }
 }
 
-/// Counts what a probe compares.
-#[derive(Clone, Copy)]
-struct Counting<'c> {
-    /// Occupied slots whose control byte was compared.
-    compared: &'c Cell<u64>,
-    /// Those among them that were equal.
-    equal: &'c Cell<u64>,
-}
-
-impl Kernel for Counting<'_> {
-    // One slot at a time, so that no slot counts that the probe did not come to.
-    const WIDTH: u32 = 1;
-
-    fn name(self) -> &'static str {
-        "counting"
-    }
-
-    fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
-        let (hit, empty) = (group[0] == control, group[0] == 0);
-        self.compared.set(self.compared.get() + u64::from(!empty));
-        self.equal.set(self.equal.get() + u64::from(hit));
-        Matches { hits: hit.into(), empty: empty.into() }
-    }
-
-    fn prefetch(self, _data: &[u8], _at: usize) {}
-}
-
 #[test]
 fn false_compares_are_one_in_128_at_every_partition_count() {
     // Absent keys: every compare that is equal is false. Hashes are drawn at random instead of keys,
@@ -336,57 +312,6 @@ fn probes_are_short_in_good_tables_and_bounded_in_bad_ones() {
     }
 }
 
-/// One partition with these record bytes and no limit on what its keys could be.
-fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
-    RawFooter {
-        layout: raw::TERM_ORDER,
-        value_kind: 0,
-        value_width: 4,
-        filter_bits: 10,
-        records_per_line: 0,
-        unit: 0,
-        min_key_len: 0,
-        max_key_len: 1 << 16,
-        partitions,
-    }
-}
-
-fn inline(key_len: u64, value_width: u8, partitions: Vec<RawPartition>) -> RawFooter {
-    RawFooter {
-        layout: raw::INLINE,
-        value_kind: 1,
-        value_width,
-        filter_bits: 0,
-        records_per_line: 0,
-        unit: 0,
-        min_key_len: key_len,
-        max_key_len: key_len,
-        partitions,
-    }
-}
-
-/// Perfect, keys of one length.
-fn perfect(
-    key_len: u64,
-    value_width: u8,
-    per_line: u8,
-    partitions: Vec<RawPartition>,
-) -> RawFooter {
-    let footer = inline(key_len, value_width, partitions);
-    RawFooter { layout: raw::PERFECT, records_per_line: per_line, ..footer }
-}
-
-/// Perfect, with offset lines.
-fn spans(unit: u8, partitions: Vec<RawPartition>) -> RawFooter {
-    RawFooter {
-        layout: raw::PERFECT,
-        unit,
-        filter_bits: 0,
-        max_key_len: 2336 * u64::from(unit) - 1,
-        ..term_order(partitions)
-    }
-}
-
 /// Around the numbers at which 32-bit arithmetic turns over.
 const EDGES: [u64; 8] = [
     (1 << 31) - 1,
@@ -399,46 +324,12 @@ const EDGES: [u64; 8] = [
     (1 << 33) + 1,
 ];
 
-/// Accepted as it is, and refused with a length of the file that is off by what overflows lose.
-fn assert_accepted(raw: &RawFooter) -> Footer {
-    let (end, len) = (raw.encode(), raw.file_len());
-    let footer = Footer::parse(&end, len).expect("sizes that fit");
-    assert_eq!(footer.file_len, len);
-    let off = [1, 64, 1 << 31, 1 << 32, 1 << 33];
-    for wrong in off.iter().flat_map(|d| [len.wrapping_sub(*d), len.wrapping_add(*d)]) {
-        assert!(Footer::parse(&end, wrong).is_err());
-        // The tail made to agree with the wrong length: now the directory does not.
-        let mut end = end.clone();
-        let tail = end.len() - 128;
-        raw::put(&mut end, tail + 72, 8, wrong);
-        let footer_len = end.len() as u64;
-        raw::put(&mut end, tail + 80, 8, wrong.wrapping_sub(footer_len));
-        raw::repair_footer(&mut end);
-        assert!(Footer::parse(&end, wrong).is_err());
-    }
-    footer
-}
-
-fn refused(raw: &RawFooter) -> (&'static str, u64, u64) {
-    match Footer::parse(&raw.encode(), raw.file_len()) {
-        Err(Error::BadField { field, expected, found, .. }) => (field, expected, found),
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn record_bytes_past_4_gib() {
     for record_bytes in EDGES.into_iter().chain([MAX_RECORD_BYTES - 1, MAX_RECORD_BYTES]) {
         let partition = RawPartition { record_bytes, ..RawPartition::new(1000, 10, 3) };
         let footer = assert_accepted(&term_order(vec![partition]));
         assert_eq!(footer.slots, 1334 + 3);
-    }
-    for record_bytes in [MAX_RECORD_BYTES + 1, MAX_RECORD_BYTES + 2, u64::MAX / 2] {
-        let partition = RawPartition { record_bytes, ..RawPartition::new(1000, 10, 3) };
-        assert_eq!(
-            refused(&term_order(vec![partition])),
-            ("record bytes", MAX_RECORD_BYTES, record_bytes)
-        );
     }
 }
 
@@ -478,14 +369,6 @@ fn inline_records_past_4_gib() {
                 }
             }
         }
-    }
-}
-
-/// Bytes of so many records in a perfect table of one key length.
-fn perfect_bytes(slots: u64, record: u64, per_line: u8) -> u64 {
-    match u64::from(per_line) {
-        0 => slots * record,
-        n => slots.div_ceil(n) * 64,
     }
 }
 
@@ -540,120 +423,7 @@ fn spans_past_4_gib() {
                 assert_accepted(&spans(unit, vec![partition; 2]));
             }
         }
-        for record_bytes in [most + 1, 2 * most, u64::MAX / 2] {
-            let partition = RawPartition { record_bytes, ..RawPartition::perfect(1000, 0, 0) };
-            let found = refused(&spans(unit, vec![partition]));
-            assert_eq!(found, ("record bytes", most, record_bytes));
-        }
     }
-}
-
-#[test]
-fn perfect_partitions_at_their_limits() {
-    let (keys, slots) = (u64::from(MAX_PARTITION_KEYS), u64::from(MAX_SLOTS));
-    let with = |slots| RawPartition {
-        slots,
-        record_bytes: slots * 20,
-        ..RawPartition::perfect(keys, 0, 0)
-    };
-    let of = |partition| perfect(16, 4, 0, vec![partition]);
-    for slots in [keys, slots - 1, slots] {
-        assert_accepted(&of(with(slots)));
-    }
-    assert_eq!(refused(&of(with(slots + 1))), ("partition slots", slots, slots + 1));
-    assert_eq!(refused(&of(with(keys - 1))), ("partition slots", keys, keys - 1));
-    let full = with(slots);
-    let change = |change: fn(&mut RawPartition)| {
-        let mut partition = full;
-        change(&mut partition);
-        refused(&of(partition))
-    };
-    assert_eq!(change(|p| p.keys += 1), ("partition keys", keys, keys + 1));
-    assert_eq!(change(|p| p.homes = p.keys + 1), ("partition buckets", keys, keys + 1));
-    assert_eq!(change(|p| p.homes = 0), ("partition buckets", 1, 0));
-    assert_eq!(change(|p| p.probe_limit = 65), ("exceptions", 64, 65));
-    assert_eq!(change(|p| p.record_bytes += 1).0, "record bytes");
-    // Few keys: fewer slots may be empty, and not all keys can be exceptions.
-    for keys in [1u64, 2, 3, 64, 65, 66] {
-        let of = |slots: u64, exceptions: u64| {
-            let partition = RawPartition {
-                slots,
-                record_bytes: (slots + exceptions) * 20,
-                probe_limit: exceptions,
-                homes: 1,
-                ..RawPartition::perfect(keys, 0, 0)
-            };
-            perfect(16, 4, 0, vec![partition])
-        };
-        let most = (keys - 1).min(64);
-        assert_accepted(&of(2 * keys, most));
-        assert_accepted(&of(keys - most, most));
-        assert_eq!(refused(&of(2 * keys + 1, 0)), ("partition slots", 2 * keys, 2 * keys + 1));
-        let least = keys - most;
-        assert_eq!(refused(&of(least - 1, most)), ("partition slots", least, least - 1));
-        assert_eq!(refused(&of(keys, most + 1)), ("exceptions", most, most + 1));
-        // Any seed.
-        let mut raw = of(keys, 0);
-        raw.partitions[0].probe_limit = 0xffff << 16;
-        assert_accepted(&raw);
-    }
-
-    // As many partitions as there may be, all full: 2^47 slots, more than 2^52 bytes.
-    let raw = perfect(16, 4, 0, vec![full; 1 << 16]);
-    let (end, len) = (raw.encode(), raw.file_len());
-    let footer = Footer::parse(&end, len).unwrap();
-    assert_eq!((footer.keys, footer.slots), (keys << 16, slots << 16));
-    assert!(footer.file_len > 1 << 51);
-    // The longest keys: partitions of 2^47 bytes, and as many of them as 64 bits can count.
-    let longest = |n| {
-        let record_bytes = slots * (65_536 + 64);
-        perfect(65_536, 64, 0, vec![RawPartition { record_bytes, ..full }; n])
-    };
-    assert_accepted(&longest(1 << 10));
-    let raw = RawFooter { max_key_len: 65_537, min_key_len: 65_537, ..longest(1) };
-    assert_eq!(refused(&raw), ("longest key", 65_536, 65_537));
-}
-
-#[test]
-fn partitions_at_their_limits() {
-    let keys = u64::from(MAX_PARTITION_KEYS);
-    for filter_bits in [0, 1, 10, 40, 64] {
-        let full = RawPartition {
-            record_bytes: MAX_RECORD_BYTES,
-            probe_limit: keys,
-            ..RawPartition::new(keys, filter_bits, 0)
-        };
-        assert_eq!(full.slots, u64::from(MAX_SLOTS));
-        let raw = RawFooter { filter_bits: filter_bits as u8, ..term_order(vec![full; 1]) };
-        assert_accepted(&raw);
-        // As many as there may be, all full: more than 2^50 bytes.
-        let raw = RawFooter { partitions: vec![full; 1024], ..raw };
-        let footer = assert_accepted(&raw);
-        assert_eq!((footer.keys, footer.slots), (keys << 10, u64::from(MAX_SLOTS) << 10));
-        assert!(footer.file_len > 1 << 50);
-    }
-    let full = RawPartition::new(keys, 10, 0);
-    let with = |change: fn(&mut RawPartition)| {
-        let mut partition = full;
-        change(&mut partition);
-        refused(&term_order(vec![partition]))
-    };
-    let slots = u64::from(MAX_SLOTS);
-    assert_eq!(with(|p| p.keys += 1), ("partition keys", keys, keys + 1));
-    assert_eq!(with(|p| p.homes -= 1), ("partition homes", slots, slots - 1));
-    assert_eq!(with(|p| p.slots += 1), ("partition slots", slots, slots + 1));
-    assert_eq!(with(|p| p.slots -= 1), ("partition slots", slots, slots - 1));
-    assert_eq!(with(|p| p.probe_limit = p.keys + 1), ("probe limit", keys, keys + 1));
-    let words = full.filter_words;
-    assert_eq!(with(|p| p.filter_words += 1), ("filter words", words, words + 1));
-    // 2^32 words and more: 32 bits are not enough to say so, and no directory can ask for them.
-    let most = RawPartition::new(keys, 64, 0);
-    assert_eq!(most.filter_words, keys);
-
-    let inline_full = RawPartition { record_bytes: slots * 95, ..RawPartition::new(keys, 0, 0) };
-    assert_accepted(&inline(31, 64, vec![inline_full; 4]));
-    let wrong = RawPartition { record_bytes: slots * 95 + 1, ..inline_full };
-    assert_eq!(refused(&inline(31, 64, vec![wrong])), ("record bytes", slots * 95, slots * 95 + 1));
 }
 
 #[test]

@@ -723,7 +723,7 @@ impl<'b> Assembler<'b> {
             .copy_from_slice(&partition.encode_hot(self.plan.layout));
         self.directory[cold..cold + directory::COLD_LEN].copy_from_slice(&partition.encode_cold());
         self.next += 1;
-        // At most 2^16 partitions of less than 2^47 bytes.
+        // 2^16 partitions of less than 2^48 bytes.
         self.at += written.bytes();
         self.slots += u64::from(partition.slots);
         self.exceptions += u64::from(partition.exceptions);

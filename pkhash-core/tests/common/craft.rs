@@ -51,3 +51,40 @@ pub(crate) fn keys_of_one_hash(n: u64, i: u64) -> Vec<[u8; 16]> {
         })
         .collect()
 }
+
+/// `n` ≤ 2^20 keys that meet with seed 0: with one home slot (the first), one control byte and one tag in tables
+/// of one partition and up to 2^17 keys, and in one bucket of any perfect partition whose seed is 0.
+pub(crate) fn keys_that_meet(n: u64) -> impl Iterator<Item = [u8; 8]> {
+    // The bits between home and control byte are nobody's, and the lowest ones of the home do not move it.
+    (0..n).map(|i| key_of_hash((i >> 10) << 33 | (i & 0x3ff) << 23 | 0x5a_beef))
+}
+
+/// `n` keys that meet in one bucket of any perfect partition whose seed is 0, and that another seed spreads well.
+pub(crate) fn keys_of_one_bucket(n: u32) -> impl Iterator<Item = [u8; 8]> {
+    // The finalizer of MurmurHash3: different numbers stay different.
+    let mix = |i: u32| {
+        let x = (i ^ i >> 16).wrapping_mul(0x85eb_ca6b);
+        let x = (x ^ x >> 13).wrapping_mul(0xc2b2_ae35);
+        x ^ x >> 16
+    };
+    (0..n).map(move |i| key_of_hash(0x1234_5678 << 32 | u64::from(mix(i))))
+}
+
+/// `n` ≤ 2^20 keys that meet in one bucket, or two, with every other seed of a perfect partition.
+pub(crate) fn keys_that_meet_with_other_seeds(n: u64) -> impl Iterator<Item = [u8; 8]> {
+    // The step from one hash to the next undoes the multiplier of those seeds: FORMAT.md, §3.1.2.
+    let step = inverse(0xd6e8_feb8_6659_fd93);
+    let hash = move |i: u64| 0x1234_5678_9abc_def0u64.wrapping_add(i.wrapping_mul(step));
+    (0..n).map(move |i| key_of_hash(hash(i)))
+}
+
+/// `n` keys of 32 bytes with one hash, with seed 0.
+pub(crate) fn many_keys_of_one_hash(n: u64) -> impl Iterator<Item = [u8; 32]> {
+    // The first 8 bytes are those of the secret, so that the next 8 are multiplied by 0.
+    (0..n).map(|i| {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&SECRET[..8]);
+        key[8..16].copy_from_slice(&i.to_be_bytes());
+        key
+    })
+}
