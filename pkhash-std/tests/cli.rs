@@ -652,7 +652,6 @@ fn get() {
         ("get t.pkh --keys missing", &["missing"]),
         ("get missing -- a", &["missing"]),
         ("get keys -- a", &["keys"]),
-        ("get . -- a", &["."]),
         ("get t.pkh --hex -- 6", &["hex", "\"6\""]),
         ("get t.pkh --keys keys --hex", &["keys:1", "hex"]),
         ("get t.pkh --open slowly -- a", &["slowly"]),
@@ -1357,7 +1356,9 @@ fn help_and_usage() {
     let shell = Shell::new();
     let all = shell.run("--help").expect(0);
     assert!(all.text().contains("Exit codes"));
-    for command in ["build", "get", "stats", "verify", "merge", "dump", "range", "prefix", "demo"] {
+    for command in
+        ["build", "get", "in-set", "stats", "verify", "merge", "dump", "range", "prefix", "demo"]
+    {
         assert!(all.text().contains(command), "{command}");
         let run = shell.run(&format!("{command} --help")).expect(0);
         assert!(run.text().contains("Usage: pkhash"), "{command}");
@@ -1365,6 +1366,10 @@ fn help_and_usage() {
         let makes = matches!(command, "build" | "merge");
         for option in ["--packed", "--layout", "perfect", "--partition-bits"] {
             assert_eq!(run.text().contains(option), makes, "{command}: {option}");
+        }
+        let deletes = matches!(command, "get" | "in-set" | "merge");
+        for option in ["--live-docs", "--deleted-docs", "roaring"] {
+            assert_eq!(run.text().contains(option), deletes, "{command}: {option}");
         }
         shell.run(&format!("{command} --no-such-option")).fails(&["--no-such-option"]);
     }

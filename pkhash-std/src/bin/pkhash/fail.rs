@@ -6,7 +6,7 @@ use std::io;
 /// A command that did its work.
 pub(crate) enum Answer {
     Done,
-    /// A key was not found: exit code 1.
+    /// A key was not found, or nothing was: exit code 1.
     NotFound,
 }
 

@@ -38,6 +38,17 @@ impl Input {
         self.path.display().to_string()
     }
 
+    /// The first bytes, at most so many; they will be read again.
+    pub(crate) fn peek(&mut self, most: u64) -> Result<Vec<u8>> {
+        let mut head = Vec::new();
+        (&mut self.reader).take(most).read_to_end(&mut head).map_err(|error| {
+            Fail::message(format_args!("{}: cannot read: {error}", self.path.display()))
+        })?;
+        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        self.reader = Box::new(io::Cursor::new(head.clone()).chain(rest));
+        Ok(head)
+    }
+
     pub(crate) fn into_reader(self) -> Box<dyn Read + Send> {
         self.reader
     }

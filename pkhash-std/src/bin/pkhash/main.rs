@@ -5,7 +5,10 @@
 mod cmd;
 mod fail;
 mod input;
+mod keys;
+mod live_docs;
 mod output;
+mod tables;
 mod ui;
 
 use std::process::ExitCode;
@@ -18,7 +21,7 @@ use fail::{Answer, Fail};
 #[derive(Parser)]
 #[command(version, about, long_about = None, max_term_width = 100)]
 #[command(after_help = "\
-Exit codes: 0 found or done, 1 a key was not found, 2 error.
+Exit codes: 0 found or done, 1 a key was not found (in-set, range, prefix: nothing was), 2 error.
 PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up.")]
 struct Cli {
     #[command(subcommand)]
@@ -29,6 +32,7 @@ struct Cli {
 enum Command {
     Build(cmd::build::Args),
     Get(cmd::get::Args),
+    InSet(cmd::in_set::Args),
     Stats(cmd::stats::Args),
     Verify(cmd::verify::Args),
     Merge(cmd::merge::Args),
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Build(args) => args.run(),
         Command::Get(args) => args.run(),
+        Command::InSet(args) => args.run(),
         Command::Stats(args) => args.run(),
         Command::Verify(args) => args.run(),
         Command::Merge(args) => args.run(),

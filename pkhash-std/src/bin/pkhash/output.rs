@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use pkhash_std::{Value, ValueKind};
+use serde_json::json;
 
 use crate::fail::{Fail, Result};
 
@@ -136,6 +137,45 @@ pub(crate) fn json_value(kind: ValueKind, value: Value<'_>) -> serde_json::Value
     match (kind, value.as_u64()) {
         (ValueKind::Integer, Some(integer)) => integer.into(),
         _ => Hex(value.as_bytes()).to_string().into(),
+    }
+}
+
+/// How `key TAB value` is printed: shared by the commands that list keys.
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) form: KeyArgs,
+    /// Print an object of JSON for each key.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A value to print.
+#[derive(Clone, Copy)]
+pub(crate) enum Shown<'a> {
+    Integer(u64),
+    Value(ValueKind, Value<'a>),
+}
+
+impl ListArgs {
+    /// Prints a key and its value.
+    pub(crate) fn print(&self, key: &[u8], value: Shown<'_>, out: &mut Output) -> Result<()> {
+        if self.json {
+            let value = match value {
+                Shown::Integer(integer) => integer.into(),
+                Shown::Value(kind, value) => json_value(kind, value),
+            };
+            return out.line(json!({ "key": self.form.json(key), "value": value }));
+        }
+        out.with(|out| {
+            self.form.write(key, out)?;
+            out.write_all(b"\t")?;
+            match value {
+                Shown::Integer(integer) => write!(out, "{integer}")?,
+                Shown::Value(kind, value) => write_value(kind, value, out)?,
+            }
+            out.write_all(&[self.form.separator()])
+        })
     }
 }
 

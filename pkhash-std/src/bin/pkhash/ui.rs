@@ -49,13 +49,13 @@ pub(crate) struct Cancel {
 struct Exit {
     /// The file to remove.
     temporary: Option<PathBuf>,
-    /// The main thread may be waiting for its input, and would not see the flag.
+    /// The main thread would not see the flag: it may be waiting for its input.
     blocked: bool,
 }
 
 impl Cancel {
     /// Handles the signals. The first one sets the flag, which is looked at between pieces of work;
-    /// the second one ends the process at once, and so does the first one while input is read.
+    /// the second one ends the process at once, and so does the first one in [`at_once`](Self::at_once).
     pub(crate) fn new() -> Result<Self> {
         let cancel = Self { flag: Arc::default(), exit: Arc::default() };
         let (flag, exit) = (cancel.flag.clone(), cancel.exit.clone());
@@ -85,14 +85,15 @@ impl Cancel {
         self.change(|exit| exit.temporary = temporary.map(Path::to_owned));
     }
 
-    /// Runs something that reads, and may wait for ever.
-    pub(crate) fn while_reading<R>(&self, read: impl FnOnce() -> Result<R>) -> Result<R> {
+    /// Runs something that does not look at the flag, such as reading, which may wait for ever: a signal
+    /// ends the process at once.
+    pub(crate) fn at_once<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         self.change(|exit| exit.blocked = true);
         // A signal that came before.
         let result = if self.flag.load(Ordering::Relaxed) {
             Err(pkhash_std::Error::Cancelled.into())
         } else {
-            read()
+            work()
         };
         self.change(|exit| exit.blocked = false);
         result

@@ -118,11 +118,15 @@ fn parse_seed(text: &str) -> Result<u64, String> {
 }
 
 /// Whether two paths lead to one file that exists.
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
+pub(crate) fn same_file(a: &Path, b: &Path) -> Result<bool> {
+    let real = |path: &Path| match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        real => real.map(Some).map_err(|error| {
+            Fail::message(format_args!("cannot look at {}: {error}", path.display()))
+        }),
+    };
+    let (a, b) = (real(a)?, real(b)?);
+    Ok(a.is_some() && a == b)
 }
 
 /// An error of the keys names where they came from; a duplicate's says what can be done about it.
@@ -180,11 +184,17 @@ impl Args {
         };
         let to_stdout = self.output == Path::new("-");
         check_ordered(self.ordered, &self.output)?;
-        if !to_stdout && self.input != Path::new("-") && same_file(&self.input, &self.output) {
-            return Err(Fail::message(format_args!(
-                "{}: the table would replace its own input",
-                self.output.display()
-            )));
+        if !to_stdout && self.input != Path::new("-") {
+            let companion = ("ordered companion", companion_path(&self.output));
+            let outputs = [("table", self.output.clone()), companion];
+            for (what, path) in outputs.iter().take(1 + usize::from(self.ordered)) {
+                if same_file(&self.input, path)? {
+                    return Err(Fail::message(format_args!(
+                        "{}: the {what} would replace its own input",
+                        path.display()
+                    )));
+                }
+            }
         }
         let mut writer = if to_stdout {
             TableWriter::new(options)?
@@ -196,7 +206,7 @@ impl Args {
             None => ui::counter("reading"),
         };
         cancel.remove_on_exit(writer.temporary_path());
-        cancel.while_reading(|| {
+        cancel.at_once(|| {
             if self.csv {
                 self.read_csv(input, &mut writer, &reading)
             } else {
@@ -301,7 +311,7 @@ impl Args {
         let mut csv = csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
             .buffer_capacity(1 << 20)
-            .from_reader(input.into_reader());
+            .from_reader(Uninterrupted(input.into_reader()));
         let headers = csv.byte_headers().map_err(fail)?.clone();
         let column = |wanted: &str| {
             headers.iter().position(|header| header == wanted.as_bytes()).ok_or_else(|| {
@@ -342,6 +352,20 @@ impl Args {
             }
         }
         Ok(())
+    }
+}
+
+/// Reads again when a signal interrupts, which the reader of CSV leaves to others.
+struct Uninterrupted<R>(R);
+
+impl<R: io::Read> io::Read for Uninterrupted<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
     }
 }
 

@@ -1,12 +1,9 @@
 //! `pkhash dump`
 
-use std::io::Write;
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use crate::fail::{Answer, Result};
-use crate::output::{KeyArgs, Output, json_value, write_value};
+use crate::output::{ListArgs, Output, Shown};
 use crate::ui::OpenArgs;
 
 /// Print all keys and values as `key TAB value`, in the order of the table.
@@ -18,10 +15,7 @@ pub(crate) struct Args {
     /// The table.
     table: PathBuf,
     #[command(flatten)]
-    form: KeyArgs,
-    /// Print an object of JSON for each key.
-    #[arg(long)]
-    json: bool,
+    list: ListArgs,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -36,16 +30,7 @@ impl Args {
                 path: Some(self.table.clone()),
                 source,
             })?;
-            if self.json {
-                out.line(json!({ "key": self.form.json(key), "value": json_value(kind, value) }))?;
-                continue;
-            }
-            out.with(|out| {
-                self.form.write(key, out)?;
-                out.write_all(b"\t")?;
-                write_value(kind, value, out)?;
-                out.write_all(&[self.form.separator()])
-            })?;
+            self.list.print(key, Shown::Value(kind, value), &mut out)?;
         }
         out.flush()?;
         Ok(Answer::Done)

@@ -1,23 +1,27 @@
 //! `pkhash merge`
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    BuiltCompanion, CompanionOptions, DELETED, DocMap, MergeInput, MergeOptions, OrderedTerms,
-    Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
-    merge_publication, merge_to,
+    BuiltCompanion, CompanionOptions, DELETED, DocMap, LiveDocs, MergeInput, MergeOptions,
+    OrderedTerms, Publication, TableFile, ValueKind, build_companion_publication,
+    merge_companions_publication, merge_publication, merge_to,
 };
 
 use super::build::{
-    OnDuplicateArg, check_ordered, hint_at_policy, make_ordered, parse_value, report,
+    OnDuplicateArg, check_ordered, hint_at_policy, make_ordered, report, same_file,
 };
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
+use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
 use crate::ui;
 
 /// Merge tables into one. The inputs stay as they are; the output may replace one of them.
+///
+/// With `--live-docs` or `--deleted-docs` the keys of deleted docs are left out. The other docs keep their
+/// IDs, or are numbered on without gaps with `--offset`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tables: they share seed and kind of values.
@@ -28,11 +32,19 @@ pub(crate) struct Args {
     output: PathBuf,
     /// New doc IDs for the tables, one map for each, in their order; `-` keeps a table's. Line i holds
     /// the new ID of doc i, or `-` if it was deleted.
-    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["live_docs", "deleted_docs"])]
     doc_map: Vec<PathBuf>,
-    /// Number docs on: the IDs of each table begin where those of the one before ended.
+    /// Number docs on: the IDs of each table begin where those of the one before ended. If docs are
+    /// deleted, only live ones get an ID.
     #[arg(long, conflicts_with = "doc_map")]
     offset: bool,
+    #[command(flatten)]
+    live: LiveDocsArgs,
+    /// Write the doc maps of the tables, one file for each, in their order; `-` writes none. They are what
+    /// `--doc-map` reads, and tell which docs of the merged table to delete for deletes that arrived
+    /// meanwhile.
+    #[arg(long, value_name = "FILE")]
+    write_doc_map: Vec<PathBuf>,
     #[command(flatten)]
     make: ui::MakeArgs,
     /// Filter bits for each key, or `none`: by default as the first table has.
@@ -63,6 +75,7 @@ impl Args {
             .zip(self.doc_maps(&tables)?)
             .map(|(table, docs)| MergeInput { table, docs })
             .collect();
+        let maps = self.maps_to_write(&tables, &inputs)?;
         let make = self.make.make()?;
         let options = MergeOptions {
             layout: make.layout,
@@ -86,6 +99,7 @@ impl Args {
             merge_publication(&inputs, publication, &options)
         };
         let built = built.map_err(|error| self.name_input(error))?;
+        self.write_doc_maps(&maps, &cancel)?;
         let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
         let times = [("all", began.elapsed())];
         report(&self.output, &built, companion.as_ref(), &times, self.json)?;
@@ -118,6 +132,9 @@ impl Args {
     }
 
     fn doc_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+        if self.live.given() {
+            return self.live_maps(tables);
+        }
         if self.offset {
             let mut base = Some(0u64);
             let mut maps = Vec::new();
@@ -142,14 +159,111 @@ impl Args {
         if self.doc_map.is_empty() {
             return Ok(vec![DocMap::Keep; tables.len()]);
         }
-        if self.doc_map.len() != tables.len() {
-            return Err(Fail::message(format_args!(
-                "--doc-map: expected one for each of the {} tables, found {}",
-                tables.len(),
-                self.doc_map.len()
-            )));
-        }
+        one_for_each("--doc-map", &self.doc_map, tables)?;
         self.doc_map.iter().map(|path| read_doc_map(path)).collect()
+    }
+
+    /// The maps that drop deleted docs.
+    fn live_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+        let mut base = 0;
+        let mut map = |(live, table): (Option<LiveDocs>, &TableFile)| {
+            if self.offset {
+                let docs = live.as_ref().map_or_else(|| docs_of(table), |live| Ok(live.docs()))?;
+                let map;
+                (map, base) = DocMap::compacting(live.as_ref(), docs, base).map_err(|error| {
+                    let path = table.path().display();
+                    Fail::message(format_args!("{path}: --offset: {error}"))
+                })?;
+                return Ok(map);
+            }
+            let keep = |live: LiveDocs| {
+                let keep = |doc| if live.is_live(doc) { doc } else { DELETED };
+                DocMap::Map((0..live.docs()).map(keep).collect())
+            };
+            Ok(live.map_or(DocMap::Keep, keep))
+        };
+        self.live.read(tables)?.into_iter().zip(tables).map(&mut map).collect()
+    }
+
+    /// What doc maps are to be written, checked before all the work.
+    fn maps_to_write<'a>(
+        &'a self,
+        tables: &[TableFile],
+        inputs: &'a [MergeInput<'_>],
+    ) -> Result<Vec<MapToWrite<'a>>> {
+        let paths = &self.write_doc_map;
+        if !paths.is_empty() {
+            one_for_each("--write-doc-map", paths, tables)?;
+        }
+        let mut maps = Vec::new();
+        for (i, (path, input)) in paths.iter().zip(inputs).enumerate() {
+            if path == Path::new("-") {
+                continue;
+            }
+            for other in self.tables.iter().chain([&self.output]).chain(&paths[..i]) {
+                if path == other || same_file(path, other)? {
+                    let path = path.display();
+                    return Err(Fail::message(format_args!(
+                        "--write-doc-map: {path} is the name of another file of this merge"
+                    )));
+                }
+            }
+            let docs = match &input.docs {
+                DocMap::Map(map) => map.len() as u32,
+                _ => {
+                    let docs = docs_of(input.table)?;
+                    check_density(input.table.path(), input.table, docs)?;
+                    docs
+                }
+            };
+            // The largest of a map that is none, which alone may leave 32 bits.
+            let last = docs.checked_sub(1).and_then(|doc| input.docs.get(doc));
+            if last.is_some_and(|new| new >= DELETED.into()) {
+                return Err(Fail::message(format_args!(
+                    "{}: --write-doc-map: new doc IDs are not less than {DELETED}",
+                    input.table.path().display()
+                )));
+            }
+            maps.push(MapToWrite { path, map: &input.docs, docs });
+        }
+        Ok(maps)
+    }
+
+    fn write_doc_maps(&self, maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<()> {
+        maps.iter().try_for_each(|map| map.write(cancel)).map_err(|fail| {
+            Fail::message(format_args!(
+                "{}: the table is complete, but not all doc maps were written: {fail}",
+                self.output.display()
+            ))
+        })
+    }
+}
+
+struct MapToWrite<'a> {
+    path: &'a Path,
+    map: &'a DocMap,
+    docs: u32,
+}
+
+impl MapToWrite<'_> {
+    /// Writes what [`read_doc_map`] reads.
+    fn write(&self, cancel: &ui::Cancel) -> Result<()> {
+        let fail =
+            |error| Fail::message(format_args!("cannot write {}: {error}", self.path.display()));
+        let mut publication = Publication::begin(self.path)?;
+        cancel.remove_on_exit(Some(publication.temporary_path()));
+        cancel.at_once(|| {
+            let mut file = BufWriter::with_capacity(1 << 20, publication.file());
+            for doc in 0..self.docs {
+                match self.map.get(doc) {
+                    Some(new) => writeln!(file, "{new}"),
+                    None => file.write_all(b"-\n"),
+                }
+                .map_err(fail)?;
+            }
+            file.into_inner().map_err(|error| fail(error.into_error()))?;
+            Ok(publication.commit()?)
+        })
     }
 }
 
@@ -162,12 +276,7 @@ fn read_doc_map(path: &Path) -> Result<DocMap> {
     while let Some((_, line)) = lines.next()? {
         let new = match line {
             b"-" => Ok(DELETED),
-            _ => parse_value(line).and_then(|new| {
-                u32::try_from(new)
-                    .ok()
-                    .filter(|new| *new != DELETED)
-                    .ok_or_else(|| format!("a doc ID is less than {DELETED}, found {new}"))
-            }),
+            _ => parse_doc(line),
         };
         match new {
             Ok(new) => map.push(new),

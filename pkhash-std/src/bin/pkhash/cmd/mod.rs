@@ -4,6 +4,7 @@ pub(crate) mod build;
 pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod get;
+pub(crate) mod in_set;
 pub(crate) mod merge;
 pub(crate) mod prefix;
 pub(crate) mod range;

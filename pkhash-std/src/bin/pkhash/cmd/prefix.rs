@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::range::ListArgs;
+use super::range::OrderedArgs;
 use crate::fail::{Answer, Result};
 
 /// Print the keys that begin with a prefix in term order, as `key TAB value`. The table needs an ordered
@@ -12,15 +12,15 @@ use crate::fail::{Answer, Result};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    list: ListArgs,
+    ordered: OrderedArgs,
     /// The prefix.
     prefix: OsString,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let (table, terms) = self.list.open()?;
-        let prefix = self.list.key(&self.prefix)?;
-        self.list.print(&table, terms.prefix(&prefix))
+        let (table, terms) = self.ordered.open()?;
+        let prefix = self.ordered.key(&self.prefix)?;
+        self.ordered.print(&table, terms.prefix(&prefix))
     }
 }

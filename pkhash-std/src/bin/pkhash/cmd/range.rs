@@ -1,15 +1,14 @@
 //! `pkhash range`
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::ops::Bound;
 use std::path::PathBuf;
 
 use pkhash_std::{OrderedTerms, TableFile, Terms, ValueKind};
-use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result};
-use crate::output::{KeyArgs, Output, json_value, write_value};
+use crate::fail::{Answer, Result};
+use crate::keys::read_key;
+use crate::output::{ListArgs, Output, Shown};
 use crate::ui::OpenArgs;
 
 /// Print the keys of a range in term order, as `key TAB value`. The table needs an ordered companion:
@@ -19,7 +18,7 @@ use crate::ui::OpenArgs;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    list: ListArgs,
+    ordered: OrderedArgs,
     /// Begin with this key, or the first one after it.
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
@@ -30,7 +29,7 @@ pub(crate) struct Args {
 
 /// What `range` and `prefix` share.
 #[derive(clap::Args)]
-pub(super) struct ListArgs {
+pub(super) struct OrderedArgs {
     /// The table.
     table: PathBuf,
     /// Print this many keys at most.
@@ -41,26 +40,23 @@ pub(super) struct ListArgs {
     #[arg(long)]
     trust: bool,
     #[command(flatten)]
-    form: KeyArgs,
-    /// Print an object of JSON for each key.
-    #[arg(long)]
-    json: bool,
+    list: ListArgs,
     #[command(flatten)]
     open: OpenArgs,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let (table, terms) = self.list.open()?;
-        let from = self.from.as_deref().map(|key| self.list.key(key)).transpose()?;
-        let to = self.to.as_deref().map(|key| self.list.key(key)).transpose()?;
+        let (table, terms) = self.ordered.open()?;
+        let from = self.from.as_deref().map(|key| self.ordered.key(key)).transpose()?;
+        let to = self.to.as_deref().map(|key| self.ordered.key(key)).transpose()?;
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.list.print(&table, terms.range((from, to)))
+        self.ordered.print(&table, terms.range((from, to)))
     }
 }
 
-impl ListArgs {
+impl OrderedArgs {
     pub(super) fn open(&self) -> Result<(TableFile, OrderedTerms)> {
         let table = self.open.open(&self.table)?;
         let terms = self.open.open_companion(&table, self.trust)?;
@@ -69,10 +65,7 @@ impl ListArgs {
 
     /// A key on the command line.
     pub(super) fn key(&self, key: &OsStr) -> Result<Vec<u8>> {
-        let mut buffer = Vec::new();
-        let key =
-            self.form.read_line(key.as_encoded_bytes(), &mut buffer).map_err(Fail::message)?;
-        Ok(key.to_vec())
+        Ok(read_key(self.list.form, key, &mut Vec::new())?.to_vec())
     }
 
     pub(super) fn print(&self, table: &TableFile, mut terms: Terms<'_>) -> Result<Answer> {
@@ -88,20 +81,8 @@ impl ListArgs {
                 ValueKind::Integer => None,
                 _ => table.get(key)?,
             };
-            if self.json {
-                let value = whole.map_or_else(|| doc.into(), |value| json_value(kind, value));
-                out.line(json!({ "key": self.form.json(key), "value": value }))?;
-                continue;
-            }
-            out.with(|out| {
-                self.form.write(key, out)?;
-                out.write_all(b"\t")?;
-                match whole {
-                    Some(value) => write_value(kind, value, out)?,
-                    None => write!(out, "{doc}")?,
-                }
-                out.write_all(&[self.form.separator()])
-            })?;
+            let value = whole.map_or(Shown::Integer(doc), |value| Shown::Value(kind, value));
+            self.list.print(key, value, &mut out)?;
         }
         out.flush()?;
         Ok(if printed > 0 { Answer::Done } else { Answer::NotFound })

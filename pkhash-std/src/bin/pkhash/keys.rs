@@ -1,0 +1,98 @@
+//! The keys to look up.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use crate::fail::{Fail, Result};
+use crate::input::Input;
+use crate::output::KeyArgs;
+
+/// Keys from the command line or from a file.
+#[derive(clap::Args)]
+pub(crate) struct KeysArgs {
+    /// The keys.
+    #[arg(last = true, value_name = "KEY", required_unless_present = "keys_from")]
+    keys: Vec<OsString>,
+    /// Read the keys from a file, one a line; `-` is standard input.
+    #[arg(long = "keys", value_name = "FILE", conflicts_with = "keys")]
+    keys_from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) form: KeyArgs,
+}
+
+/// Some keys, one behind the other.
+#[derive(Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn slices(&self) -> Vec<&[u8]> {
+        let mut begin = 0;
+        let key = |end: &usize| {
+            let key = &self.bytes[begin..*end];
+            begin = *end;
+            key
+        };
+        self.ends.iter().map(key).collect()
+    }
+}
+
+impl KeysArgs {
+    /// Hands over the keys in their order, at most so many at a time; never none.
+    pub(crate) fn batches(
+        &self,
+        most: usize,
+        mut take: impl FnMut(&[&[u8]]) -> Result<()>,
+    ) -> Result<()> {
+        let mut keys = Keys::default();
+        let mut buffer = Vec::new();
+        let mut add = |key: &[u8]| -> Result<()> {
+            keys.push(key);
+            if keys.ends.len() < most {
+                return Ok(());
+            }
+            take(&keys.slices())?;
+            keys.clear();
+            Ok(())
+        };
+        match &self.keys_from {
+            None => {
+                for key in &self.keys {
+                    add(read_key(self.form, key, &mut buffer)?)?;
+                }
+            }
+            Some(path) => {
+                let limit = 2 * u64::from(pkhash_std::core::format::MAX_KEY_LEN);
+                let mut lines = Input::open(path)?.into_lines(self.form.separator(), limit);
+                while let Some((_, line)) = lines.next()? {
+                    match self.form.read_line(line, &mut buffer) {
+                        Ok(key) => add(key)?,
+                        Err(cause) => return Err(lines.fail(cause)),
+                    }
+                }
+            }
+        }
+        if keys.ends.is_empty() { Ok(()) } else { take(&keys.slices()) }
+    }
+}
+
+/// A key on the command line.
+pub(crate) fn read_key<'k>(
+    form: KeyArgs,
+    key: &'k OsStr,
+    buffer: &'k mut Vec<u8>,
+) -> Result<&'k [u8]> {
+    form.read_line(key.as_encoded_bytes(), buffer).map_err(Fail::message)
+}
