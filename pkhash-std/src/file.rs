@@ -219,7 +219,8 @@ pub(crate) enum Step {
 }
 
 /// A file on its way to its name: written under a temporary name in the same folder, synced, renamed,
-/// and the folder synced. Dropped before that, it leaves nothing.
+/// and the folder synced. Dropped before that, it leaves nothing. A process that is killed meanwhile leaves
+/// a hidden file beside the path, `.NAME.XXXXXX.tmp`, which disturbs nobody and may be removed.
 #[derive(Debug)]
 pub struct Publication {
     temporary: NamedTempFile,
@@ -237,7 +238,8 @@ impl Publication {
         let path = path.as_ref();
         let not_a_file = || Error::NotAFile { path: path.to_owned() };
         // Not `symlink_metadata`: a link to a device would be replaced, too.
-        if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        let old = existing(path)?;
+        if old.as_ref().is_some_and(|meta| !meta.is_file()) {
             return Err(not_a_file());
         }
         let name = path.file_name().ok_or_else(not_a_file)?;
@@ -247,9 +249,13 @@ impl Publication {
         prefix.push(".");
         let mut builder = tempfile::Builder::new();
         builder.prefix(&prefix).suffix(".tmp");
-        // As any program creates files: the umask decides. (The crate's own default is 0600.)
+        // As any program creates files: the umask decides. (The crate's own default is 0600.) But what
+        // nobody else may read must not be read on its way, either.
         #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.permissions(match old {
+            Some(old) => old.permissions(),
+            None => std::os::unix::fs::PermissionsExt::from_mode(0o666),
+        });
         let temporary =
             builder.tempfile_in(&folder).map_err(Error::io("create a file in", &folder))?;
         Ok(Self { temporary, path: path.to_owned(), folder })
@@ -291,7 +297,7 @@ impl Publication {
         let path = self.path;
         self.temporary.flush().map_err(Error::io("write", &path))?;
         // A table keeps the permissions of the one that it replaces.
-        if let Ok(meta) = fs::metadata(&path) {
+        if let Some(meta) = existing(&path)? {
             let file = self.temporary.as_file();
             file.set_permissions(meta.permissions())
                 .map_err(Error::io("set permissions of", &path))?;
@@ -304,7 +310,7 @@ impl Publication {
             .persist(&path)
             .map_err(|error| Error::io("rename a temporary file to", &path)(error.error))?;
         observe(Step::Renamed);
-        sync_folder(&self.folder).map_err(Error::io("sync the folder", &self.folder))?;
+        sync_folder(&self.folder).map_err(Error::io("sync the folder of", &path))?;
         observe(Step::FolderSynced);
         Ok(())
     }
@@ -318,9 +324,24 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
+/// What a path has, if anything. Not to know is no reason to take it for nothing.
+fn existing(path: &Path) -> Result<Option<fs::Metadata>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        meta => meta.map(Some).map_err(Error::io("look at", path)),
+    }
+}
+
 /// Makes a rename durable. Folders can be opened and synced on Unix alone.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder)?.sync_all() {
+        // Some file systems sync no folders and say so: there is nothing to wait for.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Collects writes into blocks of [`BLOCK`] bytes at multiples of it: the page cache can then hold
@@ -340,7 +361,13 @@ impl<W: Write> BlockWriter<W> {
 
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
-        self.out.flush()
+        // As `write_all` does, which `flush` need not do.
+        loop {
+            match self.out.flush() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                flushed => return flushed,
+            }
+        }
     }
 
     pub(crate) fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -498,9 +525,14 @@ mod tests {
         File::create(&plain).unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&ours), mode(&plain));
-        // And who has restricted them keeps that.
-        fs::set_permissions(&ours, fs::Permissions::from_mode(0o640)).unwrap();
-        Publication::begin(&ours).unwrap().commit().unwrap();
-        assert_eq!(mode(&ours) & 0o777, 0o640);
+        // And who has restricted them keeps that, from the first byte on.
+        for restricted in [0o640, 0o600, 0o444] {
+            fs::set_permissions(&ours, fs::Permissions::from_mode(restricted)).unwrap();
+            let publication = Publication::begin(&ours).unwrap();
+            let before = fs::metadata(publication.temporary_path()).unwrap().permissions().mode();
+            assert_eq!(before & 0o777 & !restricted, 0, "{before:o}");
+            publication.commit().unwrap();
+            assert_eq!(mode(&ours) & 0o777, restricted);
+        }
     }
 }

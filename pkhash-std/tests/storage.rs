@@ -11,10 +11,10 @@ use common::{
     Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
     slices,
 };
-use pkhash_std::core::{Error as CoreError, Section};
+use pkhash_std::core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
-    Advice, Error, Hasher, Kernel, Layout, LayoutChoice, Mode, OpenOptions, Options, Publication,
-    TableFile, Value, WriterOptions,
+    Advice, Answer, Error, Footer, Hasher, Kernel, Layout, LayoutChoice, Mode, OpenOptions,
+    Options, Publication, SegmentSet, Table, TableFile, Value, WriterOptions,
 };
 
 fn with(table: Options) -> WriterOptions {
@@ -226,7 +226,7 @@ fn damage_is_named_by_its_section() {
         let layout = built.footer.layout;
         let mut seen = Vec::new();
         for p in 0..4 {
-            let partition = pkhash_std::Table::open(&bytes).unwrap().partition(p).unwrap();
+            let partition = Table::open(&bytes).unwrap().partition(p).unwrap();
             let sections = built.footer.sections(&partition);
             for (name, (at, len)) in layout.sections().into_iter().zip(sections) {
                 if len == 0 {
@@ -297,6 +297,217 @@ fn a_file_that_is_replaced_under_its_readers() {
     let strangers = [b"no such key".to_vec()];
     for (file, model) in &readers {
         check(file, model, &strangers);
+    }
+}
+
+/// The same of sets: a snapshot keeps the tables that it was opened with.
+#[test]
+fn files_that_are_replaced_under_a_set() {
+    let folder = Folder::new();
+    let paths = ["a.pkh", "b.pkh"].map(|name| folder.path(name));
+    // Of each generation, the newer table has half of the older one's keys, with other values.
+    let generations: Vec<[Model; 2]> = (0..4u64)
+        .map(|g| {
+            let old = model(20 + g, 300);
+            let newer = old.keys().step_by(2).map(|key| (key.clone(), int(1000 + g))).collect();
+            [newer, old]
+        })
+        .collect();
+    let mut sets = Vec::new();
+    for tables in &generations {
+        for (path, model) in paths.iter().zip(tables) {
+            publish(path, WriterOptions::default(), slices(model)).unwrap();
+        }
+        for mode in modes() {
+            let options = OpenOptions::new().mode(mode);
+            sets.push((SegmentSet::open_with(&paths, options).unwrap(), tables));
+        }
+    }
+    for path in &paths {
+        fs::remove_file(path).unwrap();
+    }
+    for (set, tables) in &sets {
+        let strangers: Vec<_> = generations.iter().flat_map(|other| other[1].keys()).collect();
+        let mut answers = vec![None; strangers.len()];
+        set.get_batch(&strangers, &mut answers).unwrap();
+        for (key, batched) in strangers.iter().zip(answers) {
+            let expected = tables.iter().position(|model| model.contains_key(*key));
+            let value = expected.map(|segment| tables[segment][*key].clone());
+            for answer in [set.get(key).unwrap(), batched] {
+                assert_eq!(answer.map(Answer::segment), expected);
+                let found = answer.and_then(|answer| answer.value().as_u64()).map(int);
+                assert_eq!(found, value);
+            }
+        }
+        for segment in set.segments() {
+            segment.table().verify().unwrap();
+        }
+    }
+}
+
+/// And of ordered companions, the tables of which are replaced with them.
+#[cfg(feature = "ordered")]
+#[test]
+fn companions_that_are_replaced_under_their_readers() {
+    use pkhash_std::{CompanionOptions, OrderedOptions, build_companion, companion_path};
+    let folder = Folder::new();
+    let path = folder.path("table.pkh");
+    let generations: Vec<Model> = (0..4u64).map(|g| model(30 + g, 200 >> g)).collect();
+    let mut readers = Vec::new();
+    for model in &generations {
+        publish(&path, WriterOptions::default(), slices(model)).unwrap();
+        let table = TableFile::open(&path).unwrap();
+        build_companion(&table, companion_path(&path), &CompanionOptions::default()).unwrap();
+        for mode in modes() {
+            for trusted in [false, true] {
+                let options = OrderedOptions::new().mode(mode).trusted(trusted);
+                let terms = options.open(companion_path(&path), &table.table()).unwrap();
+                readers.push((terms, model));
+            }
+        }
+    }
+    fs::remove_file(companion_path(&path)).unwrap();
+    fs::remove_file(&path).unwrap();
+    for (terms, model) in &readers {
+        let found: Vec<_> = terms.prefix(b"").map(|(key, doc)| (key, int(doc))).collect();
+        let expected: Vec<_> = model.iter().map(|(key, doc)| (key.clone(), doc.clone())).collect();
+        assert!(found == expected);
+    }
+}
+
+/// Every length at which something ends or begins in a table, and those beside it.
+fn boundaries(bytes: &[u8]) -> Vec<u64> {
+    let table = Table::open(bytes).unwrap();
+    let footer = *table.footer();
+    let len = bytes.len() as u64;
+    let mut ends = vec![0, 64, len - footer.footer_len() as u64, len - 128, len - 1];
+    for p in 0..footer.partitions() {
+        for (at, len) in footer.sections(&table.partition(p).unwrap()) {
+            ends.extend([at, at + len / 2, at + len]);
+        }
+    }
+    let mut near: Vec<u64> = ends.iter().flat_map(|end| [end.saturating_sub(1), *end]).collect();
+    near.extend(ends.iter().map(|end| end + 1));
+    near.retain(|end| *end < len);
+    near.sort_unstable();
+    near.dedup();
+    near
+}
+
+/// A table in memory is not touched by what becomes of its file.
+#[test]
+fn files_that_are_cut_under_a_reader_in_memory() {
+    let folder = Folder::new();
+    let in_memory = [
+        Mode::Heap,
+        #[cfg(feature = "mmap")]
+        Mode::HugePages,
+    ];
+    for (options, model) in every_kind(12, 60) {
+        let (_, bytes) = build_bytes(with(options), slices(&model)).unwrap();
+        let ends = boundaries(&bytes);
+        for (i, end) in ends.into_iter().enumerate() {
+            let path = folder.write("table.pkh", &bytes);
+            let open = |mode: Mode| OpenOptions::new().mode(mode).open(&path).unwrap();
+            let files = in_memory.iter().map(|mode| open(*mode)).collect::<Vec<_>>();
+            fs::File::options().write(true).open(&path).unwrap().set_len(end).unwrap();
+            for file in &files {
+                assert!(file.table().as_bytes() == bytes);
+                if i % 16 == 0 {
+                    check(file, &model, &[]);
+                }
+            }
+            // What is opened now is no table.
+            for mode in modes() {
+                let error = OpenOptions::new().mode(mode).open(&path).unwrap_err();
+                assert!(matches!(error, Error::Table { .. }), "{end}: {error}");
+                names_path(&error, &path);
+            }
+        }
+    }
+}
+
+/// A table that is read piece by piece, and cut after its footer was parsed: each lookup is right, or is an
+/// error of the read that it needed.
+#[cfg(unix)]
+#[test]
+fn files_that_are_cut_under_a_reader_of_pieces() {
+    use std::io;
+    use std::os::unix::fs::FileExt;
+
+    /// `pread` that returns less than was asked for, until there is no more.
+    fn read(file: &fs::File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).div_ceil(2);
+            let n = file.read_at(&mut bytes[done..done + piece], offset + done as u64)?;
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done += n;
+        }
+        Ok(bytes)
+    }
+
+    let folder = Folder::new();
+    for (options, model) in every_kind(13, 60) {
+        // A filter, too, so that every stage is there.
+        let options = Options { filter_bits: Some(10), ..options };
+        let (_, bytes) = build_bytes(with(options), slices(&model)).unwrap();
+        let strangers: Vec<Vec<u8>> = model.keys().map(|key| [key, &b"-"[..]].concat()).collect();
+        let (mut cut, mut whole) = (0, 0);
+        for end in boundaries(&bytes) {
+            let path = folder.write("table.pkh", &bytes);
+            let file = fs::File::open(&path).unwrap();
+            let len = file.metadata().unwrap().len();
+            // The tail says how long the footer is.
+            let mut footer_bytes = read(&file, len - 128, 128).unwrap();
+            if let Err(CoreError::TooShort { expected, .. }) = Footer::parse(&footer_bytes, len) {
+                footer_bytes = read(&file, len - expected, expected as usize).unwrap();
+            }
+            let footer = Footer::parse(&footer_bytes, len).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_len(end).unwrap();
+            for key in model.keys().chain(&strangers) {
+                let mut lookup = Lookup::new(&footer, &footer_bytes, key).unwrap();
+                let mut found = None;
+                let failed = loop {
+                    let Some(want) = lookup.want() else { break None };
+                    match read(&file, want.offset, want.len) {
+                        Ok(bytes) => {
+                            let value = lookup.supply(&bytes).unwrap();
+                            found = value.and_then(Value::as_u64).or(found);
+                        }
+                        Err(error) => {
+                            assert!(want.offset + want.len as u64 > end, "{error}");
+                            // What was read of it is not taken for the whole.
+                            let rest = end.saturating_sub(want.offset) as usize;
+                            let rest = read(&file, want.offset, rest).unwrap();
+                            assert!(matches!(
+                                lookup.supply(&rest),
+                                Err(CoreError::WrongLength { .. })
+                            ));
+                            break Some(error);
+                        }
+                    }
+                };
+                match failed {
+                    Some(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+                        cut += 1;
+                    }
+                    None => {
+                        assert_eq!(found.map(int).as_ref(), model.get(key));
+                        whole += 1;
+                    }
+                }
+            }
+            // Whoever comes now finds no footer.
+            let tail = read(&file, end.saturating_sub(128), end.min(128) as usize).unwrap();
+            assert!(Footer::parse(&tail, end).is_err());
+            assert!(Footer::parse(&footer_bytes, end).is_err());
+        }
+        assert!(cut > 100 && whole > 100, "{cut} {whole}");
     }
 }
 

@@ -83,7 +83,9 @@ impl OrderedOptions {
         Self::default()
     }
 
-    /// How the bytes are held.
+    /// How the bytes are held. A mapped companion must not be changed in place, as no mapped table must
+    /// (`Mode::Map`): it was checked when it was opened, and what comes later may do all that
+    /// [`trusted`](Self::trusted) warns of.
     #[must_use]
     pub const fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;

@@ -26,12 +26,13 @@ impl Mapped {
             options.populate();
         }
         // SAFETY: the bytes must not change while they are borrowed.
-        // - Established by how tables come to be: `Publication` writes a temporary file, closes it,
+        // - Established by how tables come to be: `Publication` writes a temporary file and syncs it,
         //   and only then gives it its name; nothing in this crate writes to a published table.
         // - It cannot be enforced against other processes. `Mode::Map` says so, and says what
-        //   happens then: SIGBUS on a page past the end, otherwise bytes that differ from one read
-        //   to the next. pkhash-core is written for that: it checks every offset against the length
-        //   of this slice, which does not change, at the read that uses it.
+        //   happens then: SIGBUS on a page past the end or one that the disk does not give back,
+        //   otherwise bytes that differ from one read to the next. pkhash-core is written for that: it
+        //   checks every offset against the length of this slice, which does not change, at the read
+        //   that uses it.
         let map = unsafe { options.map(file)? };
         #[cfg(unix)]
         {
