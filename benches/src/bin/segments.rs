@@ -1,15 +1,23 @@
 //! Many equal segments: the filtered original layout, perfect tables, and perfect tables behind a segment
-//! map; batches of 4,000 keys, 10 % of them absent.
+//! map; batches of 4,000 keys, 10 % of them absent. Before that, opening 100 tables, and merging 15 of them
+//! on two threads, with the peak of the process's own memory (where the system tells it).
 //!
 //! `cargo run --release -p pkhash-benches --bin segments -- [keys] [rounds] [segments …]`
 
+#![forbid(unsafe_code)]
+
 use std::hint::black_box;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use pkhash_benches::{Key, Random, independent_reads, keys, options, queries, row::Rows};
 use pkhash_core::build::{Options, sort_by};
 use pkhash_core::{Hasher, Layout};
-use pkhash_std::{MapOptions, OpenOptions, Segment, SegmentSet, WriterOptions, build_slice};
+use pkhash_std::{
+    DocMap, MapOptions, MergeInput, MergeOptions, Mode, OpenOptions, SegmentSet, TableFile,
+    WriterOptions, build_slice, merge,
+};
 
 const QUERIES: usize = 250 * BATCH;
 
@@ -19,19 +27,100 @@ const BATCH: usize = 4000;
 /// Keys that go through all segments together, in the form that the design calls chunk by chunk.
 const CHUNK: usize = 32;
 
-/// Tables of `keys`, an equal share in each.
-fn set(folder: &std::path::Path, keys: &[Key], segments: usize, table: &Options) -> SegmentSet {
+/// Builds tables of `keys`, an equal share in each.
+fn build(folder: &Path, keys: &[Key], segments: usize, table: &Options) -> Vec<PathBuf> {
     let shares = keys.chunks(keys.len().div_ceil(segments)).enumerate();
     let tables = shares.map(|(i, share)| {
         let path = folder.join(format!("{i}.pkh"));
-        let options = WriterOptions { table: table.clone(), ..WriterOptions::default() };
+        let options = WriterOptions { table: *table, ..WriterOptions::default() };
         build_slice(share, |i| (i as u32).to_le_bytes(), &path, &options).expect("a table");
-        let file = OpenOptions::new().open(&path).expect("a table");
-        // The next set has the names again.
-        std::fs::remove_file(path).expect("a file");
-        Segment::new(file)
+        path
     });
-    SegmentSet::new(tables.collect::<Vec<_>>()).expect("few segments")
+    tables.collect()
+}
+
+/// A set of such tables, in memory.
+fn set(folder: &Path, keys: &[Key], segments: usize, table: &Options) -> SegmentSet {
+    let paths = build(folder, keys, segments, table);
+    let set = SegmentSet::open(&paths).expect("sound tables");
+    // The next set has the names again.
+    paths.iter().for_each(|path| std::fs::remove_file(path).expect("a file"));
+    set
+}
+
+/// The process's own memory in MB: no mapped files. 0 where the system does not tell.
+fn own_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kb.unwrap_or(0) / 1024
+}
+
+/// Merges 15 mapped tables into one file.
+fn merging(folder: &Path, keys: &[Key], rounds: usize) {
+    let paths = build(folder, keys, 15, &options(Layout::Perfect, 0));
+    let tables: Vec<TableFile> =
+        paths.iter().map(|path| TableFile::map(path).expect("a sound table")).collect();
+    let mut base = 0;
+    let inputs: Vec<MergeInput<'_>> = tables
+        .iter()
+        .map(|table| {
+            let docs = DocMap::Offset(base);
+            base += table.footer().keys;
+            MergeInput { table, docs }
+        })
+        .collect();
+    let options = MergeOptions { threads: 2, ..MergeOptions::default() };
+    let (mut times, mut peak) = (Vec::new(), 0);
+    for _ in 0..rounds {
+        let before = own_memory();
+        let done = AtomicBool::new(false);
+        let most = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut most = 0;
+                while !done.load(Ordering::Relaxed) {
+                    most = most.max(own_memory());
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                most
+            });
+            let began = Instant::now();
+            merge(&inputs, folder.join("merged.pkh"), &options).expect("sound tables");
+            times.push(keys.len() as f64 / began.elapsed().as_secs_f64() / 1e6);
+            done.store(true, Ordering::Relaxed);
+            watch.join().expect("a thread that only reads")
+        });
+        peak = peak.max(most.saturating_sub(before));
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "# merging 15 tables on 2 threads: {:.1} M keys/s (min {:.1}, max {:.1}); at most {peak} MB of \
+         memory beside the mapped tables",
+        times[times.len() / 2],
+        times[0],
+        times[times.len() - 1]
+    );
+}
+
+/// Opens 100 mapped tables.
+fn opening(folder: &Path, keys: &[Key], rounds: usize) {
+    let paths = build(folder, keys, 100, &options(Layout::Perfect, 0));
+    let mut times: Vec<f64> = (0..rounds)
+        .map(|_| {
+            let began = Instant::now();
+            let open = OpenOptions::new().mode(Mode::Map);
+            let set = SegmentSet::open_with(&paths, open).expect("sound tables");
+            assert_eq!(set.keys(), keys.len() as u64);
+            began.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!(
+        "# opening 100 mapped tables: {:.2} ms (min {:.2}, max {:.2})",
+        times[times.len() / 2],
+        times[0],
+        times[times.len() - 1]
+    );
 }
 
 /// Keys found, batch by batch.
@@ -81,7 +170,7 @@ fn in_set(set: &SegmentSet, asked: &[Key]) -> usize {
     asked.chunks(BATCH).map(|keys| set.in_set(keys).expect("sound tables").len()).sum()
 }
 
-/// What the in-set query does before it asks.
+/// What the in-set query does before it asks: hash, sort, drop repeats.
 fn sorted(asked: &[Key]) -> usize {
     let mut len = 0;
     for keys in asked.chunks(BATCH) {
@@ -94,6 +183,17 @@ fn sorted(asked: &[Key]) -> usize {
         len += black_box(order).len();
     }
     len
+}
+
+/// What it does behind: the docs of each batch in order. `docs` are in the order of the keys' hashes, as
+/// lookups have found them.
+fn sorted_docs(docs: &[u64]) -> usize {
+    let sort = |docs: &[u64]| {
+        let mut docs = docs.to_vec();
+        docs.sort_unstable();
+        black_box(docs).len()
+    };
+    docs.chunks(BATCH * 9 / 10).map(sort).sum()
 }
 
 fn main() {
@@ -112,6 +212,8 @@ fn main() {
     let lines: Vec<u32> =
         (0..QUERIES).map(|_| random.below((limit_of.len() / 64) as u64) as u32).collect();
     let folder = tempfile::tempdir().expect("a folder");
+    opening(folder.path(), &keys, rounds.max(5));
+    merging(folder.path(), &keys, rounds.max(5));
     let sets: Vec<_> = numbers
         .into_iter()
         .map(|segments| {
@@ -130,6 +232,9 @@ fn main() {
         })
         .collect();
     drop(keys);
+    // Segment and doc ID, as many as are found.
+    let docs: Vec<u64> =
+        (0..expected).map(|_| random.below(15) << 32 | random.below(n as u64 / 15)).collect();
     let mut rows = Rows::default();
     for round in 0..=rounds {
         // The first one warms up.
@@ -151,7 +256,8 @@ fn main() {
             row("perfect, segment map, single gets", &|| singly(mapped, &asked), expected);
             let found = in_set(perfect, &asked);
             row("perfect, segment map, in-set query", &|| in_set(mapped, &asked), found);
-            row("the sort of an in-set query", &|| sorted(&asked), sorted(&asked));
+            row("the sort of its keys", &|| sorted(&asked), sorted(&asked));
+            row("the sort of its docs", &|| sorted_docs(&docs), docs.len());
         }
     }
     rows.print();
