@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use pkhash_core::format::{self, HEAD_LEN, TAIL_LEN};
 use pkhash_core::{FixedKeys, Footer, Table, Value};
 use pkhash_simd::Kernel;
 use tempfile::NamedTempFile;
@@ -68,10 +69,24 @@ impl OpenOptions {
     /// table.
     pub fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
         let path = path.as_ref();
-        let storage = Storage::open(path, self.mode, self.advice, self.preload)?;
+        let storage = Storage::open(path, self.mode, self.advice, self.preload, check_ends)?;
         let footer = *Table::open(storage.bytes()).map_err(Error::table(path))?.footer();
         let kernel = self.kernel.unwrap_or_else(Kernel::detect);
         Ok(TableFile { storage, footer, kernel, path: path.to_owned() })
+    }
+}
+
+/// What [`Table::open`] refuses that shows at both ends.
+fn check_ends(
+    head: &[u8; HEAD_LEN],
+    tail: &[u8; TAIL_LEN],
+    len: u64,
+) -> Result<(), pkhash_core::Error> {
+    format::check_head(head)?;
+    match Footer::parse(tail, len) {
+        // The tail is good, and the directory is longer than it.
+        Err(pkhash_core::Error::TooShort { expected, .. }) if expected <= len => Ok(()),
+        other => other.map(|_| ()),
     }
 }
 

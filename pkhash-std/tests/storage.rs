@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +12,7 @@ use common::{
     Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
     slices,
 };
+use pkhash_std::core::format::{HEAD_LEN, TAIL_LEN};
 use pkhash_std::core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
     Advice, Answer, Error, Footer, Hasher, Kernel, Layout, LayoutChoice, Mode, OpenOptions,
@@ -169,6 +171,55 @@ fn what_is_no_table_is_an_error_that_names_the_path() {
 }
 
 /// Cut at every length, as by a copy that did not finish; and with bytes behind the end.
+/// A file much larger than memory that is no table, or one that was cut or damaged at its ends, is refused
+/// before it is read.
+#[test]
+fn a_huge_file_that_is_no_table_is_not_read() {
+    const LEN: u64 = 1 << 42;
+    let folder = Folder::new();
+    let (_, table) = build_bytes(with(Options::default()), slices(&model(1, 10))).unwrap();
+    let tail = &table[table.len() - TAIL_LEN..];
+    let mut old_tail = tail.to_vec();
+    old_tail[8] ^= 0x40;
+    let names = ["zeros", "head alone", "another version", "tail alone", "damaged tail"];
+    for name in names {
+        let path = folder.write(name, []);
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        if file.set_len(LEN).is_err() {
+            println!("no sparse files of this length here");
+            return;
+        }
+        let put = |at: u64, bytes: &[u8]| {
+            let mut file = &file;
+            file.seek(SeekFrom::Start(at)).unwrap();
+            file.write_all(bytes).unwrap();
+        };
+        match name {
+            "head alone" => put(0, &table[..HEAD_LEN]),
+            "another version" => put(0, &[&table[..8], &[99][..]].concat()),
+            "tail alone" => put(LEN - TAIL_LEN as u64, tail),
+            "damaged tail" => {
+                put(0, &table[..HEAD_LEN]);
+                put(LEN - TAIL_LEN as u64, &old_tail);
+            }
+            _ => {}
+        }
+        for mode in modes() {
+            let error = OpenOptions::new().mode(mode).open(&path).unwrap_err();
+            names_path(&error, &path);
+            let Error::Table { source, .. } = &error else { panic!("{name}: {error}") };
+            let as_expected = match name {
+                "zeros" | "tail alone" => matches!(source, CoreError::BadMagic { offset: 0, .. }),
+                "head alone" => matches!(source, CoreError::NoTail { .. }),
+                "another version" => matches!(source, CoreError::UnsupportedVersion { .. }),
+                _ => !matches!(source, CoreError::TooShort { .. }),
+            };
+            assert!(as_expected, "{name}: {error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}
+
 #[test]
 fn tables_of_another_length() {
     let folder = Folder::new();
@@ -526,7 +577,7 @@ fn opening_while_somebody_publishes() {
     let put = |bytes: &[u8]| {
         let mut publication = Publication::begin(&path).unwrap();
         assert_eq!((publication.path(), publication.folder()), (path.as_path(), folder.root()));
-        std::io::Write::write_all(publication.file(), bytes).unwrap();
+        Write::write_all(publication.file(), bytes).unwrap();
         publication.commit().unwrap();
     };
     put(&tables[0].1);

@@ -149,8 +149,12 @@ pub(crate) fn check_magic(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Refuses anything but [`head`].
-pub(crate) fn check_head(head: &[u8; HEAD_LEN]) -> Result<()> {
+/// Refuses anything but [`head`]: what [`Table::open`](crate::Table::open) does first, for who has read no
+/// more of a file.
+///
+/// # Errors
+/// [`Error::BadMagic`], [`Error::UnsupportedVersion`] or [`Error::BadField`].
+pub fn check_head(head: &[u8; HEAD_LEN]) -> Result<()> {
     check_magic(head)?;
     let version = Fields::new(head).u32(8);
     if version != VERSION {

@@ -118,7 +118,7 @@ impl OrderedOptions {
     /// companion, is damaged, or belongs to another table.
     pub fn open(self, path: impl AsRef<Path>, table: &Table<'_>) -> Result<OrderedTerms> {
         let path = path.as_ref();
-        let storage = Storage::open(path, self.mode, self.advice, false)?;
+        let storage = Storage::open(path, self.mode, self.advice, false, |_, _, _| Ok(()))?;
         self.open_storage(Held::Storage(storage), Some(path), table)
     }
 

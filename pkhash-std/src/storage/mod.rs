@@ -5,7 +5,10 @@ mod heap;
 mod mmap;
 
 use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+
+use pkhash_core::format::{HEAD_LEN, TAIL_LEN};
 
 use crate::error::{Error, Result};
 
@@ -36,6 +39,19 @@ pub enum Mode {
     Map,
 }
 
+impl Mode {
+    /// Whether all of a file is read into memory.
+    const fn is_memory(self) -> bool {
+        match self {
+            Self::Heap => true,
+            #[cfg(feature = "mmap")]
+            Self::HugePages => true,
+            #[cfg(feature = "mmap")]
+            Self::Map => false,
+        }
+    }
+}
+
 /// What the operating system is told about accesses to a mapped table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,9 +75,38 @@ pub(crate) enum Storage {
     Mapped(mmap::Mapped),
 }
 
+/// From this size on, both ends of a file are looked at before it is read into memory.
+const LARGE: usize = 1 << 20;
+
+/// What says of a file's head and tail, and its length, whether it is worth reading.
+pub(crate) type CheckEnds =
+    fn(&[u8; HEAD_LEN], &[u8; TAIL_LEN], u64) -> Result<(), pkhash_core::Error>;
+
+/// Looks at both ends of a file, and goes back to its beginning.
+fn check_ends(file: &mut File, len: usize, path: &Path, check: CheckEnds) -> Result<()> {
+    let mut read = || {
+        let (mut head, mut tail) = ([0; HEAD_LEN], [0; TAIL_LEN]);
+        file.read_exact(&mut head)?;
+        file.seek(SeekFrom::End(-(TAIL_LEN as i64)))?;
+        file.read_exact(&mut tail)?;
+        file.rewind()?;
+        Ok((head, tail))
+    };
+    let (head, tail) = read().map_err(Error::io("read", path))?;
+    check(&head, &tail, len as u64).map_err(Error::table(path))
+}
+
 impl Storage {
+    /// `check`: before a large file is read into memory, so that one that is something else takes neither
+    /// time nor memory.
     #[cfg_attr(not(feature = "mmap"), allow(unused_variables))]
-    pub(crate) fn open(path: &Path, mode: Mode, advice: Advice, preload: bool) -> Result<Self> {
+    pub(crate) fn open(
+        path: &Path,
+        mode: Mode,
+        advice: Advice,
+        preload: bool,
+        check: CheckEnds,
+    ) -> Result<Self> {
         // Before it is opened: opening a pipe waits for its other end.
         let meta = fs::metadata(path).map_err(Error::io("open", path))?;
         if !meta.is_file() {
@@ -80,6 +125,9 @@ impl Storage {
                 found: meta.len(),
             },
         })?;
+        if len >= LARGE && mode.is_memory() {
+            check_ends(&mut file, len, path, check)?;
+        }
         match mode {
             Mode::Heap => Heap::read(&mut file, len, false).map(Self::Heap),
             #[cfg(feature = "mmap")]
