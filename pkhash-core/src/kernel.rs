@@ -133,7 +133,8 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 *byte = [0x00, 0x01, 0x80, 0x7f, 0xff][(state >> 33) as usize % 5];
             }
-            let tag = u16::from_le_bytes([line[state as usize % 8], line[(state >> 8) as usize % 8]]);
+            let tag =
+                u16::from_le_bytes([line[state as usize % 8], line[(state >> 8) as usize % 8]]);
             let expected = (0..LINE_TAGS)
                 .filter(|i| u16::from_le_bytes([line[2 * i], line[2 * i + 1]]) == tag)
                 .fold(0, |all, i| all | 1 << i);

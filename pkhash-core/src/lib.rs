@@ -43,5 +43,5 @@ pub use hash::{EMPTY, Hasher, MAX_PARTITION_BITS, control, home, partition, tag}
 pub use kernel::{GROUP_MAX, Kernel, Matches, Scalar};
 pub use layout::Layout;
 pub use pipeline::{CHUNK, FixedKeys, Lookup, Stage, Want, get_asked_with};
-pub use table::{Iter, Range, Table};
+pub use table::{Iter, Range, RecordPlace, Table};
 pub use value::{MAX_VALUE_WIDTH, Value, ValueFormat, ValueKind};

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, Section};
 use crate::format::directory::{Directory, Partition};
 use crate::format::footer::Footer;
-use crate::format::{HEAD_LEN, bytes_at, bytes_at_u64, check_head, check_magic};
+use crate::format::{HEAD_LEN, MAX_FIXED_KEY_LEN, bytes_at, bytes_at_u64, check_head, check_magic};
 use crate::hash::{self, EMPTY};
 use crate::kernel::{Kernel, Scalar};
 use crate::layout::perfect::{Fixed, LINE_SLOTS, OFFSET_LINE, Perfect, Spans, span_in};
@@ -233,6 +233,35 @@ impl<'a> Table<'a> {
         Iter(self.slots(p, 0, p.saturating_add(1)))
     }
 
+    /// Where the record of a key lies that iteration has found: for who goes through a perfect table once and
+    /// wants records later, in another order. `key` is part of this table's bytes.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if it is not, or not of a perfect table, or lies behind the first 2^47 bytes.
+    pub fn place_of(&self, key: &'a [u8]) -> Result<RecordPlace> {
+        let at = (key.as_ptr() as usize).wrapping_sub(self.data.as_ptr() as usize) as u64;
+        let most = RecordPlace::MAX_OFFSET.min(self.data.len() as u64);
+        if at > most
+            || self.footer.layout != Layout::Perfect
+            || key.len() > MAX_FIXED_KEY_LEN as usize
+        {
+            return Err(Error::TooLarge { what: "bytes before a key", expected: most, found: at });
+        }
+        Ok(RecordPlace(at << RecordPlace::LEN_BITS | key.len() as u64))
+    }
+
+    /// The key and the value of a record; `None` if the place is not one of this table's.
+    #[inline]
+    #[must_use]
+    pub fn record_at(&self, place: RecordPlace) -> Option<(&'a [u8], Value<'a>)> {
+        let (at, len) = (place.offset(), place.0 as usize % (1 << RecordPlace::LEN_BITS));
+        // A perfect table's records are `value | key`, of one length or with padding behind.
+        let width = usize::from(self.footer.value.width());
+        let record = self.body.get(at.checked_sub(width)?..at.checked_add(len)?)?;
+        let (value, key) = record.split_at_checked(width)?;
+        Some((key, Value::new(value)))
+    }
+
     /// The records whose hash lies in `first..=last`, in the order of [`iter`](Self::iter), without
     /// reading those before. O(records in the range + one probe); in a perfect table, O(records of the
     /// partitions that the range meets).
@@ -272,6 +301,23 @@ impl<'a> Table<'a> {
             self.data.get(from..from.checked_add(usize::try_from(len).ok()?)?)
         };
         (offset, bytes().unwrap_or_default())
+    }
+}
+
+/// Where a record of a perfect table lies, in 8 bytes: see [`Table::place_of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordPlace(u64);
+
+impl RecordPlace {
+    /// Of the key's length, which is at most [`MAX_FIXED_KEY_LEN`]; its offset has the others.
+    const LEN_BITS: u32 = MAX_FIXED_KEY_LEN.ilog2() + 1;
+    const MAX_OFFSET: u64 = u64::MAX >> Self::LEN_BITS;
+
+    /// Offset of the key in the table, behind the value.
+    #[inline]
+    #[must_use]
+    pub const fn offset(self) -> usize {
+        (self.0 >> Self::LEN_BITS) as usize
     }
 }
 

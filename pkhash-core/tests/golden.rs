@@ -12,7 +12,7 @@ use common::craft;
 use common::raw::{self, get, put};
 use common::recipes::{self, RECIPES};
 use pkhash_core::build::Options;
-use pkhash_core::{Error, Hasher, Section, Table, control, home, partition};
+use pkhash_core::{Error, Hasher, Layout, Section, Table, control, home, partition};
 use xxhash_rust::xxh3::xxh3_64;
 
 fn bless() -> bool {
@@ -2318,4 +2318,36 @@ fn the_golden_folder_stays_small() {
             .sum()
     };
     assert!(len("valid") + len("invalid") < 300_000);
+}
+
+/// Places of records lead back to them, in their own table; in others they lead nowhere or to something, and
+/// never outside.
+#[test]
+fn places_lead_to_records() {
+    let files: Vec<Vec<u8>> = RECIPES.iter().map(|recipe| recipe.golden()).collect();
+    let mut perfect = 0;
+    for bytes in &files {
+        let table = Table::open(bytes).unwrap();
+        for record in &table {
+            let (key, value) = record.unwrap();
+            if table.footer().layout != Layout::Perfect {
+                assert!(matches!(table.place_of(key), Err(Error::TooLarge { .. })));
+                continue;
+            }
+            let place = table.place_of(key).unwrap();
+            assert_eq!(table.record_at(place), Some((key, value)));
+            let copy = key.to_vec();
+            assert!(key.is_empty() || table.place_of(&copy).is_err(), "not of this table");
+            perfect += 1;
+            for other in &files {
+                let other = Table::open(other).unwrap();
+                if let Some((key, value)) = other.record_at(place) {
+                    let width = usize::from(other.footer().value.width());
+                    assert_eq!(value.as_bytes().len(), width);
+                    assert!(place.offset() + key.len() <= other.as_bytes().len());
+                }
+            }
+        }
+    }
+    assert!(perfect > 100);
 }

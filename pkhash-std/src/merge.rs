@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::build::{Entry, KeyStats, Options, PerfectShape, Plan, ValueChoice};
-use pkhash_core::{Footer, Hasher, Layout, Table, ValueKind};
+use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueKind};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -394,7 +394,7 @@ struct Inputs<'m, 'a> {
     /// For each input, how many records were read, deleted ones included.
     read: &'m [AtomicU64],
     /// For each input, what it holds of the next partitions of the output, if that was looked for.
-    ahead: Vec<VecDeque<Vec<Place>>>,
+    ahead: Vec<VecDeque<Vec<RecordPlace>>>,
 }
 
 impl Inputs<'_, '_> {
@@ -408,7 +408,7 @@ impl Inputs<'_, '_> {
 
     /// Where the records lie that input `i` has of each of the 2^`bits` partitions of the output from the
     /// `p`-th on.
-    fn look_ahead(&self, i: usize, p: u32, bits: u32) -> Result<VecDeque<Vec<Place>>> {
+    fn look_ahead(&self, i: usize, p: u32, bits: u32) -> Result<VecDeque<Vec<RecordPlace>>> {
         let file = self.inputs[i].table;
         let table = file.table();
         let keys = table.partition(p >> bits).map_or(0, |partition| partition.keys as usize);
@@ -421,7 +421,7 @@ impl Inputs<'_, '_> {
         for record in table.range(first, last) {
             let (hash, key, _) = record.map_err(Error::table(file.path()))?;
             read += 1;
-            let place = Place::of(table, key).map_err(Error::table(file.path()))?;
+            let place = table.place_of(key).map_err(Error::table(file.path()))?;
             places[self.plan.partition_of(hash) as usize % (1 << bits)].push(place);
         }
         self.read[i].fetch_add(read, Ordering::Relaxed);
@@ -429,44 +429,9 @@ impl Inputs<'_, '_> {
     }
 }
 
-/// Where a key lies in its table: 47 bits of offset, 17 of length.
-#[derive(Clone, Copy)]
-struct Place(u64);
-
-const LEN_BITS: u32 = 17;
-
 /// Records that are prefetched while others are read: they lie some hundred bytes apart. (Without, a third of
 /// all time of a merge was spent on waiting for them. Zen 4, 15 tables, 10 M keys.)
 const RECORDS_AHEAD: usize = 16;
-
-impl Place {
-    /// The place of a key that is part of the table's bytes.
-    #[inline]
-    fn of(table: Table<'_>, key: &[u8]) -> Result<Self, pkhash_core::Error> {
-        // No key of a perfect table is longer.
-        const { assert!((pkhash_core::format::MAX_FIXED_KEY_LEN as u64) < 1 << LEN_BITS) };
-        let at = (key.as_ptr() as usize).wrapping_sub(table.as_bytes().as_ptr() as usize) as u64;
-        if at >> (64 - LEN_BITS) != 0 {
-            let (what, expected) = ("bytes of a table that is merged", 1 << (64 - LEN_BITS));
-            return Err(pkhash_core::Error::TooLarge { what, expected, found: at });
-        }
-        Ok(Self(at << LEN_BITS | key.len() as u64))
-    }
-
-    #[inline]
-    const fn at(self) -> usize {
-        (self.0 >> LEN_BITS) as usize
-    }
-
-    /// The value and the key of a record of a perfect table: `value | key`.
-    #[inline]
-    fn record<'m>(self, table: &Table<'m>) -> Option<(&'m [u8], &'m [u8])> {
-        let (at, len) = (self.at(), self.0 as usize % (1 << LEN_BITS));
-        let width = usize::from(table.footer().value.width());
-        let record = table.as_bytes().get(at.checked_sub(width)?..at.checked_add(len)?)?;
-        Some(record.split_at(width))
-    }
-}
 
 impl<'m> Loader for Inputs<'m, '_> {
     type Part = MergedPart<'m>;
@@ -536,7 +501,7 @@ impl<'m> Piece<'m> {
 struct MergedPart<'m> {
     inputs: &'m [MergeInput<'m>],
     /// For each input, where its records lie, if that is known.
-    places: Vec<Option<Vec<Place>>>,
+    places: Vec<Option<Vec<RecordPlace>>>,
     read: &'m [AtomicU64],
     range: (u64, u64),
     /// One for each input, in their order.
@@ -553,10 +518,10 @@ impl Part for MergedPart<'_> {
                 piece.keys.reserve_exact(places.len());
                 for (n, place) in places.iter().enumerate() {
                     if let Some(ahead) = places.get(n + RECORDS_AHEAD) {
-                        pkhash_simd::prefetch(table.as_bytes(), ahead.at());
+                        pkhash_simd::prefetch(table.as_bytes(), ahead.offset());
                     }
-                    if let Some((value, key)) = place.record(&table) {
-                        piece.push(i, input, hasher.hash(key), key, value)?;
+                    if let Some((key, value)) = table.record_at(*place) {
+                        piece.push(i, input, hasher.hash(key), key, value.as_bytes())?;
                     }
                 }
             } else {

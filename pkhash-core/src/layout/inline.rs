@@ -1,6 +1,6 @@
 //! Inline: the record `value | key` lies at slot × (V + L).
 
-use super::{Layout, Parsed, Records, short_eq, split};
+use super::{Layout, Parsed, Probed, Records, short_eq, split};
 use crate::error::Result;
 use crate::format::footer::Footer;
 use crate::pipeline::Place;
@@ -25,9 +25,6 @@ impl Inline {
 }
 
 impl Records for Inline {
-    const LAYOUT: Layout = Layout::Inline;
-    const SLOT_WORDS: bool = false;
-
     #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
         key.len() == self.key_len
@@ -36,11 +33,6 @@ impl Records for Inline {
     #[inline(always)]
     fn record_len(self, _key: &[u8]) -> usize {
         self.record_width()
-    }
-
-    #[inline(always)]
-    fn record_at(self, place: &Place, _hash: u64, slot: u32, _word: u64) -> Option<u64> {
-        Some(place.records_at.wrapping_add(u64::from(slot) * self.record_width() as u64))
     }
 
     #[inline(always)]
@@ -57,5 +49,15 @@ impl Records for Inline {
             Some(Parsed { value, key, len: self.record_width() })
         };
         parsed().ok_or("record runs past the body")
+    }
+}
+
+impl Probed for Inline {
+    const LAYOUT: Layout = Layout::Inline;
+    const SLOT_WORDS: bool = false;
+
+    #[inline(always)]
+    fn record_at(self, place: &Place, _hash: u64, slot: u32, _word: u64) -> Option<u64> {
+        Some(place.records_at.wrapping_add(u64::from(slot) * self.record_width() as u64))
     }
 }

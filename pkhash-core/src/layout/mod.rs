@@ -94,30 +94,33 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What a probing layout adds to the pipeline: from a slot whose control byte matched to a value.
+/// Records of a table: whose they are, and what is in them.
 pub(crate) trait Records: Copy {
+    /// Whether a key could be in the table at all.
+    fn takes(self, key: &[u8]) -> bool;
+
+    /// Bytes of this key's record, padding included, if it is there.
+    fn record_len(self, key: &[u8]) -> usize;
+
+    /// The value, if `record` is the record of this key. It is [`record_len`](Self::record_len) long.
+    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]>;
+
+    /// Takes a record apart: value, key, and the length of the record. `bytes` begins with it; of a perfect
+    /// table they are all of it. `Err` names what is wrong.
+    fn parse(self, bytes: &[u8]) -> Result<Parsed<'_>, &'static str>;
+}
+
+/// What a probing layout adds to the pipeline: from a slot whose control byte matched to a record.
+pub(crate) trait Probed: Records {
     /// The layout.
     const LAYOUT: Layout;
 
     /// Whether a slot word is read between control byte and record.
     const SLOT_WORDS: bool;
 
-    /// Whether a key could be in the table at all.
-    fn takes(self, key: &[u8]) -> bool;
-
-    /// Bytes of this key's record, if it is there.
-    fn record_len(self, key: &[u8]) -> usize;
-
     /// Offset in the file of a slot's record. `word` is the slot's word, where there are words.
     /// `None`: the word cannot be that of this hash.
     fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64>;
-
-    /// The value, if `record` is the record of this key.
-    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]>;
-
-    /// Takes a record apart: value, key, and the length of the record. `bytes` begins with it.
-    /// `Err` names what is wrong.
-    fn parse(self, bytes: &[u8]) -> Result<Parsed<'_>, &'static str>;
 }
 
 /// A record taken apart.

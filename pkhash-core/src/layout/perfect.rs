@@ -4,7 +4,7 @@
 //! The function is that of PtrHash (R. Groot Koerkamp, arXiv 2502.15539), cut to what a table needs:
 //! one part for each partition, no remapping of slots.
 
-use super::{Parsed, short_eq, split};
+use super::{Parsed, Records, short_eq, split};
 use crate::error::Result;
 use crate::format::footer::Footer;
 use crate::format::{ALIGN, MAX_INLINE_KEY_LEN, bytes_at};
@@ -177,19 +177,13 @@ pub(crate) const fn span(value_width: u8, key_len: u64, unit: u8) -> u64 {
     (bytes + unit) & !(unit - 1)
 }
 
-/// What a perfect table adds to the pipeline: from slot to value.
-pub(crate) trait Perfect: Copy {
+/// What a perfect table adds to the pipeline: from slot to record.
+pub(crate) trait Perfect: Records {
     /// Whether an offset line is read between pilot and record.
     const OFFSET_LINES: bool;
 
     /// The records of a table.
     fn of(table: &Table<'_>) -> Self;
-
-    /// Whether a key could be in the table at all.
-    fn takes(self, key: &[u8]) -> bool;
-
-    /// Bytes of this key's record, padding included, if it is there.
-    fn record_len(self, key: &[u8]) -> usize;
 
     /// Offset of a slot's record among the records, where there are no offset lines.
     fn at(self, slot: u32) -> u64;
@@ -202,12 +196,6 @@ pub(crate) trait Perfect: Copy {
     fn prefetch<K: Kernel>(self, kernel: K, data: &[u8], at: u64, key: &[u8]) {
         prefetch_all(kernel, data, at, self.record_len(key));
     }
-
-    /// The value, if `record` is the record of this key. It is [`record_len`](Self::record_len) long.
-    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]>;
-
-    /// Takes a record apart that was found in a slot.
-    fn parse(self, record: &[u8]) -> Result<Parsed<'_>, &'static str>;
 }
 
 /// Records of keys of one length: `value | key` at the slot's place.
@@ -248,14 +236,7 @@ fn key_eq(found: &[u8], key: &[u8]) -> bool {
     }
 }
 
-impl Perfect for Fixed {
-    const OFFSET_LINES: bool = false;
-
-    #[inline(always)]
-    fn of(table: &Table<'_>) -> Self {
-        table.fixed
-    }
-
+impl Records for Fixed {
     #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
         key.len() == self.key_len
@@ -264,6 +245,26 @@ impl Perfect for Fixed {
     #[inline(always)]
     fn record_len(self, _key: &[u8]) -> usize {
         self.width()
+    }
+
+    #[inline(always)]
+    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
+        let (value, found) = split(record, self.value_width)?;
+        key_eq(found, key).then_some(value)
+    }
+
+    fn parse(self, record: &[u8]) -> Result<Parsed<'_>, &'static str> {
+        let (value, key) = split(record, self.value_width).ok_or("record runs past the body")?;
+        Ok(Parsed { value, key, len: record.len() })
+    }
+}
+
+impl Perfect for Fixed {
+    const OFFSET_LINES: bool = false;
+
+    #[inline(always)]
+    fn of(table: &Table<'_>) -> Self {
+        table.fixed
     }
 
     #[inline(always)]
@@ -283,17 +284,6 @@ impl Perfect for Fixed {
         } else {
             prefetch_all(kernel, data, at, self.width());
         }
-    }
-
-    #[inline(always)]
-    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
-        let (value, found) = split(record, self.value_width)?;
-        key_eq(found, key).then_some(value)
-    }
-
-    fn parse(self, record: &[u8]) -> Result<Parsed<'_>, &'static str> {
-        let (value, key) = split(record, self.value_width).ok_or("record runs past the body")?;
-        Ok(Parsed { value, key, len: record.len() })
     }
 }
 
@@ -317,14 +307,7 @@ impl Spans {
     }
 }
 
-impl Perfect for Spans {
-    const OFFSET_LINES: bool = true;
-
-    #[inline(always)]
-    fn of(table: &Table<'_>) -> Self {
-        Self::new(&table.footer)
-    }
-
+impl Records for Spans {
     #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
         key.len() <= self.longest
@@ -334,16 +317,6 @@ impl Perfect for Spans {
     fn record_len(self, key: &[u8]) -> usize {
         // No overflow, on machines of 32 bits either: `takes` came first.
         span(self.value_width as u8, key.len() as u64, self.unit) as usize
-    }
-
-    #[inline(always)]
-    fn at(self, _slot: u32) -> u64 {
-        0
-    }
-
-    #[inline(always)]
-    fn unit(self) -> u8 {
-        self.unit
     }
 
     #[inline(always)]
@@ -373,6 +346,25 @@ impl Perfect for Spans {
             return Err("padding of a record");
         }
         Ok(Parsed { value, key, len: record.len() })
+    }
+}
+
+impl Perfect for Spans {
+    const OFFSET_LINES: bool = true;
+
+    #[inline(always)]
+    fn of(table: &Table<'_>) -> Self {
+        Self::new(&table.footer)
+    }
+
+    #[inline(always)]
+    fn at(self, _slot: u32) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn unit(self) -> u8 {
+        self.unit
     }
 }
 

@@ -1,7 +1,7 @@
 //! Term-order: slot words of 8 bytes, `pointer (40) | distance (8) | tag (16)`, lead to records
 //! `value | key length (varint) | key`, which lie back to back in term order.
 
-use super::{Layout, Parsed, Records, short_eq, split};
+use super::{Layout, Parsed, Probed, Records, short_eq, split};
 use crate::error::Result;
 use crate::format::footer::Footer;
 use crate::format::{MAX_INLINE_KEY_LEN, MAX_KEY_LEN};
@@ -76,9 +76,6 @@ fn read_varint(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 
 impl Records for TermOrder {
-    const LAYOUT: Layout = Layout::TermOrder;
-    const SLOT_WORDS: bool = true;
-
     #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
         key.len() <= MAX_KEY_LEN as usize
@@ -89,16 +86,6 @@ impl Records for TermOrder {
         // No overflow: `takes` came first, and a slice is at most isize::MAX bytes.
         let varint = if key.len() < 0x80 { 1 } else { varint_len(key.len() as u32) };
         self.value_width + varint + key.len()
-    }
-
-    #[inline(always)]
-    fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64> {
-        let expected = low_bits(hash, slot.wrapping_sub(place.home));
-        if word & 0xff_ffff != expected {
-            return None;
-        }
-        // Pointer 0 is no record: the word of an empty slot under a damaged control byte.
-        Some(place.records_at.wrapping_add((word >> 24).checked_sub(1)?))
     }
 
     #[inline(always)]
@@ -123,6 +110,21 @@ impl Records for TermOrder {
         let (_, rest) = split(rest, varint).ok_or(SHORT)?;
         let (key, _) = split(rest, key_len as usize).ok_or(SHORT)?;
         Ok(Parsed { value, key, len: self.value_width + varint + key.len() })
+    }
+}
+
+impl Probed for TermOrder {
+    const LAYOUT: Layout = Layout::TermOrder;
+    const SLOT_WORDS: bool = true;
+
+    #[inline(always)]
+    fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64> {
+        let expected = low_bits(hash, slot.wrapping_sub(place.home));
+        if word & 0xff_ffff != expected {
+            return None;
+        }
+        // Pointer 0 is no record: the word of an empty slot under a damaged control byte.
+        Some(place.records_at.wrapping_add((word >> 24).checked_sub(1)?))
     }
 }
 

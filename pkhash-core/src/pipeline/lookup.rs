@@ -11,7 +11,7 @@ use crate::format::footer::Footer;
 use crate::hash;
 use crate::kernel::{GROUP_MAX, match_line};
 use crate::layout::perfect::{Fixed, OFFSET_LINE, Perfect, Spans};
-use crate::layout::{Inline, Layout, Records, TermOrder};
+use crate::layout::{Inline, Layout, Probed, TermOrder};
 use crate::value::Value;
 
 /// Bytes that a [`Lookup`] needs next.
@@ -161,7 +161,7 @@ impl<'k> Lookup<'k> {
 }
 
 impl State {
-    fn probe<R: Records>(
+    fn probe<R: Probed>(
         records: R,
         footer: &Footer,
         directory: &Directory<'_>,
@@ -226,7 +226,7 @@ impl<'b> Step<'_, 'b> {
         bytes_at(self.bytes, 0).ok_or(Error::WrongLength { expected: N as u64, found })
     }
 
-    fn probe<R: Records>(&self, records: R, probe: &mut Probe) -> Result<Next<'b>> {
+    fn probe<R: Probed>(&self, records: R, probe: &mut Probe) -> Result<Next<'b>> {
         let want = match self.stage {
             Stage::Control => {
                 // Reading it took so much longer that the scalar kernel will do.
@@ -250,7 +250,7 @@ impl<'b> Step<'_, 'b> {
     }
 
     /// The candidate's slot word or record, or the next group.
-    fn next_candidate<R: Records>(&self, records: R, probe: &mut Probe) -> Result<Option<Want>> {
+    fn next_candidate<R: Probed>(&self, records: R, probe: &mut Probe) -> Result<Option<Want>> {
         if probe.hits == 0 {
             return Ok(next_group(probe));
         }
@@ -262,7 +262,7 @@ impl<'b> Step<'_, 'b> {
     }
 
     /// The candidate's record; the next candidate if this one cannot be it.
-    fn candidate_record<R: Records>(
+    fn candidate_record<R: Probed>(
         &self,
         records: R,
         probe: &mut Probe,

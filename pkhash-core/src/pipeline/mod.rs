@@ -31,7 +31,7 @@ use crate::format::{ALIGN, bytes_at_u64};
 use crate::hash::{self, Hasher};
 use crate::kernel::{GROUP_MAX, Kernel, Matches};
 use crate::layout::perfect::Spans;
-use crate::layout::{Inline, Layout, Records, TermOrder};
+use crate::layout::{Inline, Layout, Probed, Records, TermOrder};
 use crate::table::Table;
 use crate::value::Value;
 
@@ -204,7 +204,7 @@ pub(crate) struct Place {
 impl Place {
     /// `taken`: whether the layout takes the key at all; if not, the probe ends where it begins.
     #[inline(always)]
-    fn of<R: Records>(footer: &Footer, directory: &Directory<'_>, hash: u64, taken: bool) -> Self {
+    fn of<R: Probed>(footer: &Footer, directory: &Directory<'_>, hash: u64, taken: bool) -> Self {
         let number = hash::partition(hash, footer.partition_bits);
         let partition = directory.hot(number, R::LAYOUT);
         let offsets = partition.offsets(R::LAYOUT, false);
@@ -330,6 +330,22 @@ fn record_from(body: &[u8], at: u64) -> Result<&[u8]> {
     }
 }
 
+/// The value of the record at `at`, if it is this key's record.
+#[inline(always)]
+fn value_in<'a, R: Records>(
+    body: &'a [u8],
+    records: R,
+    at: u64,
+    key: &[u8],
+) -> Result<Option<Value<'a>>> {
+    let record = record_from(body, at)?;
+    // A record that is cut short by the end of the body is shorter than this key's would be.
+    Ok(record
+        .get(..records.record_len(key))
+        .and_then(|record| records.value(record, key))
+        .map(Value::new))
+}
+
 /// The in-memory drivers.
 impl<'a> Table<'a> {
     #[inline(always)]
@@ -341,7 +357,7 @@ impl<'a> Table<'a> {
 
     /// The slot word of a slot; 0 where there are none.
     #[inline(always)]
-    fn slot_word<R: Records>(&self, place: &Place, slot: u32) -> Result<u64> {
+    fn slot_word<R: Probed>(&self, place: &Place, slot: u32) -> Result<u64> {
         if !R::SLOT_WORDS {
             return Ok(0);
         }
@@ -358,17 +374,6 @@ impl<'a> Table<'a> {
         record_from(self.body, at)
     }
 
-    /// The value of the record at `at`, if it is this key's record.
-    #[inline(always)]
-    fn value<R: Records>(&self, records: R, at: u64, key: &[u8]) -> Result<Option<Value<'a>>> {
-        let record = self.record(at)?;
-        // A record that is cut short by the end of the body is shorter than this key's would be.
-        Ok(record
-            .get(..records.record_len(key))
-            .and_then(|record| records.value(record, key))
-            .map(Value::new))
-    }
-
     /// Whether the filter of its partition admits a hash. True without a filter.
     #[inline(always)]
     pub(crate) fn admits(&self, hash: u64) -> bool {
@@ -380,7 +385,7 @@ impl<'a> Table<'a> {
 
     /// Runs a probe to its end, one read after the other.
     #[inline(always)]
-    fn finish<K: Kernel, R: Records>(
+    fn finish<K: Kernel, R: Probed>(
         &self,
         kernel: K,
         records: R,
@@ -392,7 +397,7 @@ impl<'a> Table<'a> {
                 let slot = probe.candidate();
                 let word = self.slot_word::<R>(&probe.place, slot)?;
                 if let Some(at) = records.record_at(&probe.place, probe.hash, slot, word)
-                    && let Some(value) = self.value(records, at, key)?
+                    && let Some(value) = value_in(self.body, records, at, key)?
                 {
                     return Ok(Some(value));
                 }
@@ -406,7 +411,7 @@ impl<'a> Table<'a> {
     }
 
     #[inline(always)]
-    fn get_probed<K: Kernel, R: Records>(
+    fn get_probed<K: Kernel, R: Probed>(
         &self,
         kernel: K,
         records: R,
@@ -480,7 +485,7 @@ impl<'a> Table<'a> {
     fn batch<
         'q,
         K: Kernel,
-        R: Records,
+        R: Probed,
         Q: Keys,
         A: Answer<'a>,
         const FILTER: bool,
@@ -545,7 +550,7 @@ impl<'a> Table<'a> {
 
     /// Hash. Name the filter word, or the control bytes.
     #[inline(always)]
-    fn hash<'q, K: Kernel, R: Records, Q: Keys, const FILTER: bool>(
+    fn hash<'q, K: Kernel, R: Probed, Q: Keys, const FILTER: bool>(
         &self,
         kernel: K,
         records: R,
@@ -575,7 +580,7 @@ impl<'a> Table<'a> {
 
     /// Filter. Name the control bytes.
     #[inline(always)]
-    fn filter<K: Kernel, R: Records>(&self, kernel: K, records: R, block: &mut Block<'_>) {
+    fn filter<K: Kernel, R: Probed>(&self, kernel: K, records: R, block: &mut Block<'_>) {
         let (footer, directory) = (self.footer, self.directory);
         // Until now all of the block are live, in order.
         let mut live = Live::default();
@@ -594,7 +599,7 @@ impl<'a> Table<'a> {
 
     /// Control bytes: on to the first candidate. Name its slot word or its record.
     #[inline(always)]
-    fn control<K: Kernel, R: Records>(
+    fn control<K: Kernel, R: Probed>(
         &self,
         kernel: K,
         records: R,
@@ -626,7 +631,7 @@ impl<'a> Table<'a> {
 
     /// Slot words. Name the record. (`u64::MAX`: the word cannot be this key's.)
     #[inline(always)]
-    fn slot_words<K: Kernel, R: Records>(
+    fn slot_words<K: Kernel, R: Probed>(
         &self,
         kernel: K,
         records: R,
@@ -649,7 +654,7 @@ impl<'a> Table<'a> {
 
     /// Records. Whoever is not found here had a false match: 1 of 100 or so begin again, alone.
     #[inline(always)]
-    fn records<K: Kernel, R: Records, A: Answer<'a>>(
+    fn records<K: Kernel, R: Probed, A: Answer<'a>>(
         &self,
         kernel: K,
         records: R,
@@ -664,7 +669,7 @@ impl<'a> Table<'a> {
             let i = block.live.get(k);
             let mut value = None;
             if !R::SLOT_WORDS || block.at[i] != u64::MAX {
-                value = self.value(records, block.at[i], block.keys[i])?;
+                value = value_in(self.body, records, block.at[i], block.keys[i])?;
             }
             if value.is_none() {
                 let probe = Probe::new(block.hashes[i], block.places[i]);

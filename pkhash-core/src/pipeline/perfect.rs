@@ -1,7 +1,7 @@
 //! The stages of a perfect table: hash → pilot → record, with an offset line between them if records
 //! have no places of their own.
 
-use super::{Answer, Keys, admitted, filter_word, past_the_body, record_from};
+use super::{Answer, Keys, admitted, filter_word, past_the_body, value_in};
 use crate::error::Result;
 use crate::format::bytes_at_u64;
 use crate::format::directory::{Directory, Partition};
@@ -91,22 +91,6 @@ pub(super) fn record_in<R: Perfect>(
 pub(super) fn exceptions(directory: &Directory<'_>, bits: u8, hash: u64) -> core::ops::Range<u32> {
     let partition = directory.hot(hash::partition(hash, bits), Layout::Perfect);
     partition.slots..partition.slots.saturating_add(partition.exceptions.into())
-}
-
-/// The value of the record at `at`, if it is this key's record.
-#[inline(always)]
-fn value_in<'a, R: Perfect>(
-    body: &'a [u8],
-    records: R,
-    at: u64,
-    key: &[u8],
-) -> Result<Option<Value<'a>>> {
-    let record = record_from(body, at)?;
-    // A record that is cut short by the end of the body is shorter than this key's would be.
-    Ok(record
-        .get(..records.record_len(key))
-        .and_then(|record| records.value(record, key))
-        .map(Value::new))
 }
 
 /// The pilot; `open` has checked that every bucket has one.
