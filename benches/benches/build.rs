@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p pkhash-benches --bench build`
 
+#![forbid(unsafe_code)]
+
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

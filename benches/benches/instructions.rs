@@ -2,6 +2,7 @@
 //!
 //! Valgrind runs scalar, SSE2 and AVX2 code; it knows no AVX-512.
 
+#![forbid(unsafe_code)]
 // What the macros expand to.
 #![allow(missing_docs, unused_qualifications)]
 

@@ -4,6 +4,8 @@
 //! `cargo bench -p pkhash-benches --bench lookup [-- FILTER]`; sizes up to 10 M keys with
 //! `PKHASH_BENCH_KEYS=10000000` (by default up to 1 M, so that all of it takes minutes, not hours).
 
+#![forbid(unsafe_code)]
+
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};

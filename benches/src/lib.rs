@@ -1,5 +1,7 @@
 //! Workloads for the benches: seeded keys, tables, and the limits of the machine to compare with.
 
+#![forbid(unsafe_code)]
+
 use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
 use pkhash_core::{Layout, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;

@@ -18,7 +18,9 @@
 //! * `cli` (default): the `pkhash` command;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
 
-#![deny(unsafe_code)]
+// Mapping is the only exception: `storage/mmap.rs`.
+#![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
+#![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
 mod error;
 mod file;

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p pkhash-benches --features peers --bin peers -- [keys] [rounds] [heap|huge]`
 
+#![forbid(unsafe_code)]
+
 use std::hint::black_box;
 
 use pkhash_benches::{

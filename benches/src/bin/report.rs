@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p pkhash-benches --bin report -- [keys] [rounds]`
 
+#![forbid(unsafe_code)]
+
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p pkhash-benches --bin shapes -- [keys] [rounds]`
 
+#![forbid(unsafe_code)]
+
 use std::hint::black_box;
 use std::time::Instant;
 
