@@ -12,6 +12,7 @@ use iai_callgrind::{library_benchmark, library_benchmark_group, main};
 use pkhash_benches::{Key, Lines, keys, options, queries, table};
 use pkhash_core::{Layout, Table, Value};
 use pkhash_simd::Kernel;
+use pkhash_std::{MapOptions, OpenOptions, Segment, SegmentSet};
 
 const KEYS: usize = 20_000;
 const QUERIES: usize = 4096;
@@ -81,6 +82,53 @@ fn build(keys: Vec<Key>, layout: Layout) -> Lines {
     black_box(table(&keys, &options(layout, 10)))
 }
 
+/// A set of 15 perfect tables in memory, with a segment map or without.
+fn set(mapped: bool) -> (SegmentSet, Vec<Key>, usize) {
+    let keys = keys(KEYS);
+    let folder = tempfile::tempdir().expect("a folder");
+    let tables = keys.chunks(KEYS.div_ceil(15)).enumerate().map(|(i, keys)| {
+        let path = folder.path().join(format!("{i}.pkh"));
+        let table = table(keys, &options(Layout::Perfect, 0));
+        std::fs::write(&path, &*table).expect("a file");
+        // Valgrind knows no AVX-512.
+        let kernel = Kernel::by_name("avx2").expect("a kernel of this CPU");
+        let open = OpenOptions::new().kernel(kernel);
+        Segment::new(open.open(path).expect("a sound table"))
+    });
+    let set = SegmentSet::new(tables.collect::<Vec<_>>()).expect("few segments");
+    let options = MapOptions { threads: 1, ..MapOptions::default() };
+    let set = if mapped { set.with_map(&options).expect("sound tables") } else { set };
+    let (asked, answers) = queries(&keys, QUERIES, 10);
+    (set, asked, answers.iter().flatten().count())
+}
+
+#[library_benchmark]
+#[bench::no_map(set(false))]
+#[bench::map(set(true))]
+fn set_batch((set, asked, expected): (SegmentSet, Vec<Key>, usize)) -> SegmentSet {
+    let mut out = vec![None; QUERIES];
+    assert_eq!(set.get_batch(&asked, &mut out).expect("sound tables"), expected);
+    set
+}
+
+#[library_benchmark]
+#[bench::no_map(set(false))]
+#[bench::map(set(true))]
+fn set_get((set, asked, expected): (SegmentSet, Vec<Key>, usize)) -> SegmentSet {
+    let found = asked.iter().filter(|key| set.get(*key).expect("sound tables").is_some());
+    assert_eq!(found.count(), expected);
+    set
+}
+
+#[library_benchmark]
+#[bench::no_map(set(false))]
+#[bench::map(set(true))]
+fn set_in_set((set, asked, _): (SegmentSet, Vec<Key>, usize)) -> SegmentSet {
+    assert!(!set.in_set(&asked).expect("sound tables").is_empty());
+    set
+}
+
+library_benchmark_group!(name = sets; benchmarks = set_batch, set_get, set_in_set);
 library_benchmark_group!(name = lookups; benchmarks = get, batch);
 library_benchmark_group!(name = builds; benchmarks = build);
-main!(library_benchmark_groups = lookups, builds);
+main!(library_benchmark_groups = lookups, builds, sets);

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p pkhash-benches --bin kinds -- [keys] [rounds]`
 
+#![forbid(unsafe_code)]
+
 use std::hint::black_box;
 
 use pkhash_benches::{
@@ -12,32 +14,12 @@ use pkhash_core::build::Options;
 use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
 
+/// Those of `pkhash bench`.
+#[path = "../../../pkhash-std/src/bin/pkhash/ids.rs"]
+#[allow(dead_code)]
+mod ids;
+
 const QUERIES: usize = 1 << 20;
-
-/// A random UUID as text.
-fn uuid(random: &mut Random) -> [u8; 36] {
-    let bits = u128::from(random.next()) << 64 | u128::from(random.next());
-    let mut text = [b'-'; 36];
-    let mut nibble = 0;
-    for (i, out) in text.iter_mut().enumerate() {
-        if !matches!(i, 8 | 13 | 18 | 23) {
-            *out = b"0123456789abcdef"[(bits >> (4 * nibble)) as usize % 16];
-            nibble += 1;
-        }
-    }
-    text
-}
-
-/// Ten digits and capitals, as products have them.
-fn asin(random: &mut Random) -> [u8; 10] {
-    std::array::from_fn(|i| {
-        if i == 0 {
-            b'B'
-        } else {
-            b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[random.below(36) as usize]
-        }
-    })
-}
 
 /// A number in big-endian order.
 fn number(n: u64) -> [u8; 6] {
@@ -105,21 +87,18 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let n: usize = args.next().map_or(10_000_000, |n| n.parse().expect("a number of keys"));
     let rounds: usize = args.next().map_or(5, |n| n.parse().expect("a number of rounds"));
-    let mut random = Random::new(1);
-    let uuids: Vec<_> = (0..n).map(|_| uuid(&mut random)).collect();
-    measure("uuid36", &uuids, uuid, rounds);
+    // Of the IDs, which have a seed of their own.
+    const SEED: u64 = 1;
+    fn absent<const L: usize>(make: ids::Make<L>, random: &mut Random) -> [u8; L] {
+        make(SEED, random.next() as u32, true)
+    }
+    let n = u32::try_from(n).expect("fewer keys");
+    let uuids: Vec<_> = (0..n).map(|i| ids::uuid_text(SEED, i, false)).collect();
+    measure("uuid36", &uuids, |random| absent(ids::uuid_text, random), rounds);
     drop(uuids);
-    // Two in a million are equal by chance.
-    let mut asins: Vec<_> = (0..n).map(|_| asin(&mut random)).collect();
-    asins.sort_unstable();
-    asins.dedup();
-    let absent = |random: &mut Random| {
-        let mut key = asin(random);
-        // None of the keys begins so.
-        key[0] = b'b';
-        key
-    };
-    measure("asin10", &asins, absent, rounds);
-    let numbers: Vec<_> = (0..n as u64).map(number).collect();
+    let asins: Vec<_> = (0..n).map(|i| ids::asin(SEED, i, false)).collect();
+    measure("asin10", &asins, |random| absent(ids::asin, random), rounds);
+    drop(asins);
+    let numbers: Vec<_> = (0..u64::from(n)).map(number).collect();
     measure("seq6", &numbers, |random| number(1 << 40 | random.below(1 << 40)), rounds);
 }

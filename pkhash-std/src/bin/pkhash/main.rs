@@ -2,8 +2,11 @@
 //!
 //! Exit codes: 0 found or done, 1 something was not found, 2 error.
 
+#![forbid(unsafe_code)]
+
 mod cmd;
 mod fail;
+mod ids;
 mod input;
 mod keys;
 mod live_docs;
@@ -40,6 +43,7 @@ enum Command {
     Range(cmd::range::Args),
     Prefix(cmd::prefix::Args),
     Demo(cmd::demo::Args),
+    Bench(cmd::bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Range(args) => args.run(),
         Command::Prefix(args) => args.run(),
         Command::Demo(args) => args.run(),
+        Command::Bench(args) => args.run(),
     };
     match result {
         Ok(Answer::Done) => ExitCode::SUCCESS,

@@ -47,7 +47,7 @@ pub(crate) struct Cancel {
 /// What a signal finds that ends the process.
 #[derive(Default)]
 struct Exit {
-    /// The file to remove.
+    /// The file or folder to remove.
     temporary: Option<PathBuf>,
     /// The main thread would not see the flag: it may be waiting for its input.
     blocked: bool,
@@ -65,7 +65,7 @@ impl Cancel {
             if again || exit.blocked {
                 if let Some(path) = &exit.temporary {
                     // Nothing can be done about a failure, and the process ends anyway.
-                    let _ = std::fs::remove_file(path);
+                    let _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
                 }
                 std::process::exit(130);
             }
@@ -80,7 +80,7 @@ impl Cancel {
         }
     }
 
-    /// Names the temporary file that must not be left behind.
+    /// Names the temporary file or folder that must not be left behind.
     pub(crate) fn remove_on_exit(&self, temporary: Option<&Path>) {
         self.change(|exit| exit.temporary = temporary.map(Path::to_owned));
     }

@@ -1,0 +1,748 @@
+//! `pkhash bench`
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{HumanBytes, HumanCount};
+use pkhash_std::core::build::KeyStats;
+use pkhash_std::{
+    Answer as Match, MAX_SEGMENTS, MapOptions, Options, Segment, SegmentSet, ValueChoice,
+    WriterOptions, build_slice,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::fail::{Answer, Fail, Result};
+use crate::ids::{self, Make};
+use crate::output::Output;
+use crate::ui;
+
+/// Measure how fast keys are found in many segments, with the search benchmark's tasks: PKLookup asks for
+/// 4,000 IDs one by one, PKLookupBatch for all of them at once, on one thread.
+///
+/// Each round asks for other IDs, and each answer is compared with the doc that it should be. Tables are
+/// built in a temporary folder, which is removed. Printed for each kind of IDs and shape, without segment map and with
+/// it: bytes for each key, keys built in a second (the tables on the disk; with a map, bytes and keys of the
+/// map alone), and nanoseconds for each ID that is asked for. What the machine can do at best comes
+/// first: see `--probe`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Keys of all segments together.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u32).range(1..), help_heading = "Data")]
+    keys: u32,
+    /// Kinds of IDs: by default all.
+    #[arg(long, value_enum, value_name = "KIND", num_args = 1.., value_delimiter = ',',
+          help_heading = "Data")]
+    kind: Vec<Kind>,
+    /// Shapes of the set: by default both, or `equal` if `--segments` is given.
+    #[arg(long, value_enum, value_name = "SHAPE", num_args = 1.., value_delimiter = ',',
+          help_heading = "Data")]
+    shape: Vec<Shape>,
+    /// Numbers of equal segments: by default 15.
+    #[arg(long, value_name = "N", num_args = 1.., value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=MAX_SEGMENTS as i64),
+          help_heading = "Data")]
+    segments: Vec<u32>,
+    /// How many in a hundred of the IDs that are asked for are in no segment.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(..=100), help_heading = "Data")]
+    absent: u32,
+    /// The seed of the IDs and of the order in which they are asked for.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Data")]
+    seed: u64,
+
+    #[command(flatten)]
+    make: ui::MakeArgs,
+    /// Filter bits for each key, or `none`: by default 10, but none in perfect tables.
+    #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
+    filter_bits: Option<u8>,
+    #[command(flatten)]
+    open: ui::OpenArgs,
+
+    /// Measure without segment map only.
+    #[arg(long)]
+    no_map: bool,
+    /// Rounds: the median counts. Another one before them warms up.
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    rounds: u32,
+    /// Tasks of 4,000 IDs in each round.
+    #[arg(long, value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    tasks: u32,
+    /// Memory of which random lines are read to find the limit of the machine: 64 bytes at a time, 32 reads
+    /// in flight. What is measured here, as a multiple of it, can be compared with other
+    /// machines.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = ui::parse_size)]
+    probe: usize,
+    /// Where the temporary folder is made: by default the system's place for them.
+    #[arg(long = "in", value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// IDs of a task.
+const TASK: usize = 4000;
+
+/// Bytes of a line of the probe.
+const LINE: usize = 64;
+
+/// A kind of IDs.
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// 8 bytes that count.
+    Sequential,
+    /// Ten digits that count.
+    ZeroPadded,
+    /// Nanoseconds of a clock in base 36: 10 characters.
+    Nanotime,
+    /// Time and node: 16 bytes.
+    UuidV1,
+    /// Random: 16 bytes.
+    UuidV4,
+    /// Random, as text: 36 characters.
+    UuidText,
+    /// Time, machine and count, as of Boundary's server: 16 bytes.
+    Flake,
+    /// The same as Elasticsearch makes it, in base64: 20 characters.
+    FlakeText,
+    /// As products have them: 10 characters.
+    Asin,
+}
+
+impl Kind {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    const fn key_len(self) -> usize {
+        match self {
+            Self::Sequential => 8,
+            Self::ZeroPadded | Self::Nanotime | Self::Asin => 10,
+            Self::UuidV1 | Self::UuidV4 | Self::Flake => 16,
+            Self::FlakeText => 20,
+            Self::UuidText => 36,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// Segments of one size.
+    Equal,
+    /// What merging in tiers of ten leaves when each tier is nearly full: 7 big segments, 7 of a tenth of their
+    /// size, and 8 of a hundredth, the newest.
+    Tiered,
+}
+
+/// Segments of a tier and how large they are, the oldest first.
+const TIERS: [(usize, u64); 3] = [(7, 100), (7, 10), (8, 1)];
+
+/// A shape, and where the docs of its segments begin and end, the oldest first.
+struct Docs {
+    shape: Shape,
+    bounds: Vec<u32>,
+}
+
+impl Docs {
+    /// `None` if a segment would have no key.
+    fn new(shape: Shape, segments: u32, keys: u32) -> Option<Self> {
+        let sizes: Vec<u64> = match shape {
+            Shape::Equal => vec![1; segments as usize],
+            Shape::Tiered => {
+                TIERS.into_iter().flat_map(|(n, size)| std::iter::repeat_n(size, n)).collect()
+            }
+        };
+        let all: u64 = sizes.iter().sum();
+        let mut bounds = vec![0];
+        let mut end = 0;
+        for size in sizes {
+            end += size;
+            bounds.push((u128::from(keys) * u128::from(end) / u128::from(all)) as u32);
+        }
+        (u64::from(keys) >= all).then_some(Self { shape, bounds })
+    }
+
+    fn segments(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Keys of the largest segment.
+    fn largest(&self) -> u32 {
+        self.bounds.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
+    }
+
+    fn name(&self) -> String {
+        match self.shape {
+            Shape::Equal => self.segments().to_string(),
+            Shape::Tiered => TIERS.map(|(n, _)| n.to_string()).join("+"),
+        }
+    }
+}
+
+/// Nanoseconds for each key, a figure for each round.
+#[derive(Default)]
+struct Times(Vec<f64>);
+
+impl Times {
+    fn add(&mut self, time: Duration, keys: usize) {
+        self.0.push(time.as_nanos() as f64 / keys as f64);
+    }
+
+    /// Median, least and greatest.
+    fn figures(&self) -> (f64, f64, f64) {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        match sorted[..] {
+            [] => (0.0, 0.0, 0.0),
+            [min, ..] => (sorted[sorted.len() / 2], min, sorted[sorted.len() - 1]),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let (median, min, max) = self.figures();
+        json!({ "median": median, "min": min, "max": max })
+    }
+}
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (median, min, max) = self.figures();
+        f.pad(&format!("{median:.1} ({min:.1}–{max:.1})"))
+    }
+}
+
+/// A set, and what is known of it.
+struct Measured {
+    set: SegmentSet,
+    /// Of the tables, or of the map.
+    bytes_per_key: f64,
+    build_time: Duration,
+    lookup: Times,
+    batch: Times,
+}
+
+/// What does not change from kind to kind.
+struct Bench<'a> {
+    args: &'a Args,
+    cancel: ui::Cancel,
+    options: WriterOptions,
+    folder: TempDir,
+    out: Output,
+    rows: Vec<serde_json::Value>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Answer> {
+        let cancel = ui::Cancel::new()?;
+        let kernel = ui::kernel()?.name();
+        let kinds = if self.kind.is_empty() { Kind::value_variants() } else { &self.kind };
+        let shapes = self.shapes()?;
+        let make = self.make.make()?;
+        // What `build_slice` is given here.
+        const DOC_ID: u8 = 4;
+        if let ValueChoice::Fixed(value) = make.value
+            && value.width() != DOC_ID
+        {
+            return Err(Fail::message(format_args!(
+                "--value-width {}: doc IDs take 4 bytes here, or by default as few as they need",
+                value.width()
+            )));
+        }
+        let table = Options {
+            layout: make.layout,
+            value: make.value,
+            filter_bits: self.filter_bits,
+            partition_bits: make.partition_bits,
+            packed: make.packed,
+            ..Options::default()
+        };
+        check(&table, kinds, &shapes)?;
+        let place = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = tempfile::Builder::new().prefix("pkhash-bench-").tempdir_in(&place);
+        let folder = folder.map_err(|error| {
+            Fail::message(format_args!("cannot create a folder in {}: {error}", place.display()))
+        })?;
+        cancel.remove_on_exit(Some(folder.path()));
+        let control = ui::control("building", &cancel);
+        let threads = self.make.threads;
+        let options = WriterOptions { table, threads, control, ..WriterOptions::default() };
+        let (out, rows) = (Output::new(), Vec::new());
+        let limit = self.limit()?;
+        let mut bench = Bench { args: &self, cancel, options, folder, out, rows };
+        bench.begin(kernel, &limit)?;
+        for kind in kinds {
+            for docs in &shapes {
+                bench.measure_kind(*kind, docs)?;
+            }
+        }
+        let Bench { folder, mut out, rows, .. } = bench;
+        if self.json {
+            out.line(json!({
+                "kernel": kernel,
+                "checked": true,
+                "keys": self.keys,
+                "absent_percent": self.absent,
+                "seed": self.seed,
+                "rounds": self.rounds,
+                "tasks": self.tasks,
+                "task_keys": TASK,
+                "probe": { "bytes": self.probe, "ns_per_line": limit.json() },
+                "rows": rows,
+            }))?;
+        }
+        let path = folder.path().display().to_string();
+        folder.close().map_err(|error| {
+            Fail::message(format_args!("cannot remove the folder {path}: {error}"))
+        })?;
+        out.flush()?;
+        Ok(Answer::Done)
+    }
+
+    fn shapes(&self) -> Result<Vec<Docs>> {
+        let given = !self.segments.is_empty();
+        let shapes: &[Shape] = match &self.shape[..] {
+            [] if given => &[Shape::Equal],
+            [] => Shape::value_variants(),
+            shapes => shapes,
+        };
+        if given && !shapes.contains(&Shape::Equal) {
+            return Err(Fail::message("--segments is for equal segments: add --shape equal"));
+        }
+        let numbers: &[u32] = if given { &self.segments } else { &[15] };
+        let mut all = Vec::new();
+        for shape in shapes {
+            for segments in if *shape == Shape::Equal { numbers } else { &[0] } {
+                let docs = Docs::new(*shape, *segments, self.keys);
+                all.push(docs.ok_or_else(|| match shape {
+                    Shape::Equal => Fail::message(format_args!(
+                        "--segments {segments}: more than --keys {}",
+                        self.keys
+                    )),
+                    Shape::Tiered => Fail::message(format_args!(
+                        "--keys {}: too few for 7 segments, 7 of a tenth of their size and 8 of a \
+                         hundredth, which take {}",
+                        self.keys,
+                        TIERS.map(|(n, size)| n as u64 * size).iter().sum::<u64>()
+                    )),
+                })?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// IDs of a round.
+    const fn round(&self) -> usize {
+        self.tasks as usize * TASK
+    }
+
+    /// The limit of the machine.
+    fn limit(&self) -> Result<Times> {
+        const WORD: u64 = 0x0101_0101_0101_0101;
+        const ROUNDS: u64 = 7;
+        const READS: u64 = 200_000;
+        let lines = self.probe / LINE;
+        let mut memory = Vec::new();
+        if lines == 0 || memory.try_reserve_exact(self.probe).is_err() {
+            let size = HumanBytes(self.probe as u64);
+            return Err(Fail::message(format_args!(
+                "--probe {size}: less than a line of 64 bytes, or more memory than there is"
+            )));
+        }
+        memory.resize(self.probe, WORD as u8);
+        let mut times = Times::default();
+        for round in 0..=ROUNDS {
+            let seed = ids::random(self.seed, round);
+            let line = |i| below(ids::random(seed, i), lines as u64);
+            let at: Vec<usize> = (0..READS).map(line).collect();
+            let began = Instant::now();
+            let sum = independent_reads(black_box(&memory), &at);
+            let time = began.elapsed();
+            if sum != WORD.wrapping_mul(READS) {
+                return Err(Fail::message("the probe did not read what is there"));
+            }
+            // The first round warms up.
+            if round > 0 {
+                times.add(time, at.len());
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// Plans the largest table of each kind, so that options that do not fit fail before anything is measured.
+fn check(table: &Options, kinds: &[Kind], shapes: &[Docs]) -> Result<()> {
+    for (kind, docs) in kinds.iter().flat_map(|kind| shapes.iter().map(move |docs| (kind, docs))) {
+        let (len, keys) = (kind.key_len() as u64, u64::from(docs.largest()));
+        let stats = KeyStats {
+            keys,
+            key_bytes: keys * len,
+            min_key_len: len,
+            max_key_len: len,
+            max_value: keys - 1,
+        };
+        table.plan(&stats).map_err(|error| {
+            Fail::message(format_args!("{}: IDs of {len} bytes: {error}", kind.name()))
+        })?;
+    }
+    Ok(())
+}
+
+/// A number below `bound`, of random bits.
+const fn below(random: u64, bound: u64) -> usize {
+    ((random as u128 * bound as u128) >> 64) as usize
+}
+
+/// Reads a word of each of these lines, 32 of which are prefetched before they are read. Returns the sum, so that
+/// nothing can be left out.
+#[inline(never)]
+fn independent_reads(memory: &[u8], lines: &[usize]) -> u64 {
+    const IN_FLIGHT: usize = 32;
+    let mut sum = 0u64;
+    for chunk in lines.chunks(IN_FLIGHT) {
+        for line in chunk {
+            pkhash_simd::prefetch(memory, line * LINE);
+        }
+        for line in chunk {
+            let word = memory[line * LINE..].first_chunk::<8>();
+            sum = sum.wrapping_add(word.map_or(0, |word| u64::from_le_bytes(*word)));
+        }
+    }
+    sum
+}
+
+/// Finds the docs of IDs.
+type Task<const L: usize> = fn(&SegmentSet, &[[u8; L]], &mut [Option<u32>]) -> Result<()>;
+
+/// PKLookup: one by one.
+fn look_up<const L: usize>(
+    set: &SegmentSet,
+    asked: &[[u8; L]],
+    docs: &mut [Option<u32>],
+) -> Result<()> {
+    for (id, doc) in asked.iter().zip(docs) {
+        *doc = set.get(id)?.and_then(Match::global_doc_id);
+    }
+    Ok(())
+}
+
+/// PKLookupBatch: those of each task in one query.
+fn look_up_batch<const L: usize>(
+    set: &SegmentSet,
+    asked: &[[u8; L]],
+    docs: &mut [Option<u32>],
+) -> Result<()> {
+    let mut found = vec![None; TASK];
+    for (asked, docs) in asked.chunks(TASK).zip(docs.chunks_mut(TASK)) {
+        let found = &mut found[..asked.len()];
+        set.get_batch(asked, found)?;
+        for (doc, found) in docs.iter_mut().zip(found) {
+            *doc = found.and_then(Match::global_doc_id);
+        }
+    }
+    Ok(())
+}
+
+impl Bench<'_> {
+    /// What is printed above the table.
+    fn begin(&mut self, kernel: &str, limit: &Times) -> Result<()> {
+        let Args { keys, absent, rounds, tasks, probe, .. } = *self.args;
+        if self.args.json {
+            return Ok(());
+        }
+        self.out.line(format_args!(
+            "{} keys; tasks of {} IDs, {absent} % absent, {tasks} in each of {rounds} rounds; one \
+             thread, kernel {kernel}; every answer was checked",
+            HumanCount(keys.into()),
+            HumanCount(TASK as u64),
+        ))?;
+        self.out.line(format_args!(
+            "the limit of this machine: {limit} ns for a random line of 64 bytes in {}, 32 reads in \
+             flight\n",
+            HumanBytes(probe as u64)
+        ))?;
+        self.out.line(format_args!("{:74}ns a key: median (min–max)", ""))?;
+        self.out.line(format_args!(
+            "{:<11} {:>9}  {:<10}  {:<4}{:>12}{:>18}    {:<24}{}",
+            "kind",
+            "segments",
+            "layout",
+            "map",
+            "bytes a key",
+            "M keys/s to build",
+            "PKLookup",
+            "PKLookupBatch"
+        ))?;
+        self.out.flush()
+    }
+
+    fn measure_kind(&mut self, kind: Kind, docs: &Docs) -> Result<()> {
+        match kind {
+            Kind::Sequential => self.measure(kind, docs, ids::sequential),
+            Kind::ZeroPadded => self.measure(kind, docs, ids::zero_padded),
+            Kind::Nanotime => self.measure(kind, docs, ids::nanotime),
+            Kind::UuidV1 => self.measure(kind, docs, ids::uuid_v1),
+            Kind::UuidV4 => self.measure(kind, docs, ids::uuid_v4),
+            Kind::UuidText => self.measure(kind, docs, ids::uuid_text),
+            Kind::Flake => self.measure(kind, docs, ids::flake),
+            Kind::FlakeText => self.measure(kind, docs, ids::flake_text),
+            Kind::Asin => self.measure(kind, docs, ids::asin),
+        }
+    }
+
+    /// A signal ends the work here at the latest.
+    fn check_cancel(&self) -> Result<()> {
+        self.cancel.at_once(|| Ok(()))
+    }
+
+    fn path(&self, segment: usize) -> PathBuf {
+        self.folder.path().join(format!("{segment}.pkh"))
+    }
+
+    fn measure<const L: usize>(&mut self, kind: Kind, docs: &Docs, make: Make<L>) -> Result<()> {
+        let mut sets = vec![self.build(docs, make)?];
+        if !self.args.no_map {
+            sets.push(self.map(&sets[0].set)?);
+        }
+        let rounds = self.args.rounds;
+        let bar = ui::bar("measuring", rounds.into());
+        let mut asked = Vec::new();
+        let mut expected = Vec::new();
+        let mut found = vec![None; self.args.round()];
+        // No task is given twice: the second time, much of what it needs would be in a cache.
+        let mut seeds = (0..).map(|i| ids::random(!self.args.seed, i));
+        for round in 0..=rounds {
+            for measured in &mut sets {
+                let tasks: [(_, Task<L>); 2] =
+                    [(&mut measured.lookup, look_up), (&mut measured.batch, look_up_batch)];
+                for (times, task) in tasks {
+                    self.check_cancel()?;
+                    let seed = seeds.next().unwrap_or_default();
+                    self.ask(seed, make, &mut asked, &mut expected);
+                    found.fill(None);
+                    let began = Instant::now();
+                    task(&measured.set, &asked, &mut found)?;
+                    let time = began.elapsed();
+                    check_answers(kind, &asked, &expected, black_box(&found))?;
+                    // The first round warms up.
+                    if round > 0 {
+                        times.add(time, asked.len());
+                    }
+                }
+            }
+            bar.set_position(round.into());
+        }
+        bar.finish_and_clear();
+        for (measured, map) in sets.iter().zip([false, true]) {
+            self.row(kind, docs, measured, map)?;
+        }
+        // Mapped files cannot be removed everywhere.
+        drop(sets);
+        for segment in 0..docs.segments() {
+            remove(&self.path(segment))?;
+        }
+        Ok(())
+    }
+
+    /// Builds the tables of a set.
+    fn build<const L: usize>(&self, docs: &Docs, make: Make<L>) -> Result<Measured> {
+        let mut segments = Vec::with_capacity(docs.segments());
+        let mut keys: Vec<[u8; L]> = Vec::new();
+        keys.try_reserve_exact(docs.largest() as usize).map_err(|_| {
+            Fail::message(format_args!("--keys {}: not enough memory", self.args.keys))
+        })?;
+        let (mut bytes, mut build_time) = (0, Duration::ZERO);
+        for (segment, ends) in docs.bounds.windows(2).enumerate() {
+            self.check_cancel()?;
+            keys.clear();
+            keys.extend((ends[0]..ends[1]).map(|doc| make(self.args.seed, doc, false)));
+            let path = self.path(segment);
+            let began = Instant::now();
+            let value = |i: usize| (i as u32).to_le_bytes();
+            let built = build_slice(&keys, value, &path, &self.options)?;
+            build_time += began.elapsed();
+            bytes += built.footer.file_len;
+            let table = self.args.open.open(&path)?;
+            segments.push(Segment::from(table).with_doc_base(ends[0]));
+        }
+        // The newest first.
+        segments.reverse();
+        let bytes_per_key = bytes as f64 / f64::from(self.args.keys);
+        let set = SegmentSet::new(segments)?;
+        let (lookup, batch) = (Times::default(), Times::default());
+        Ok(Measured { set, bytes_per_key, build_time, lookup, batch })
+    }
+
+    /// The same set with a segment map.
+    fn map(&self, set: &SegmentSet) -> Result<Measured> {
+        let control = ui::control("mapping", &self.cancel);
+        let threads = self.args.make.threads;
+        let began = Instant::now();
+        let set = set.with_map(&MapOptions { threads, control, ..MapOptions::default() })?;
+        let build_time = began.elapsed();
+        let bytes = set.map().map_or(0, |map| map.bytes);
+        let bytes_per_key = bytes as f64 / f64::from(self.args.keys);
+        let (lookup, batch) = (Times::default(), Times::default());
+        Ok(Measured { set, bytes_per_key, build_time, lookup, batch })
+    }
+
+    /// The IDs of a round, and their docs. Of each task, just as many are absent as were asked for.
+    fn ask<const L: usize>(
+        &self,
+        seed: u64,
+        make: Make<L>,
+        asked: &mut Vec<[u8; L]>,
+        expected: &mut Vec<Option<u32>>,
+    ) {
+        let Args { keys, absent, .. } = *self.args;
+        let mut randoms = (0..).map(|at| ids::random(seed, at));
+        let mut below = |bound: u64| below(randoms.next().unwrap_or_default(), bound) as u64;
+        asked.clear();
+        expected.clear();
+        for _ in 0..self.args.tasks {
+            let mut absent_left = TASK as u64 * u64::from(absent) / 100;
+            for left in (1..=TASK as u64).rev() {
+                let absent = below(left) < absent_left;
+                absent_left -= u64::from(absent);
+                let doc = below(keys.into()) as u32;
+                asked.push(make(self.args.seed, doc, absent));
+                expected.push((!absent).then_some(doc));
+            }
+        }
+    }
+
+    /// Prints what was measured.
+    fn row(&mut self, kind: Kind, docs: &Docs, measured: &Measured, map: bool) -> Result<()> {
+        let layout = measured.set.segments()[0].table().footer().layout.name();
+        let Measured { bytes_per_key, build_time, lookup, batch, .. } = measured;
+        let rate = f64::from(self.args.keys) / build_time.as_secs_f64().max(1e-9);
+        if self.args.json {
+            let shape = docs.shape.to_possible_value();
+            self.rows.push(json!({
+                "kind": kind.name(),
+                "key_bytes": kind.key_len(),
+                "shape": shape.as_ref().map(clap::builder::PossibleValue::get_name),
+                "segments": docs.segments(),
+                "layout": layout,
+                "map": map,
+                "bytes_per_key": bytes_per_key,
+                "build_keys_per_second": rate,
+                "pk_lookup_ns": lookup.json(),
+                "pk_lookup_batch_ns": batch.json(),
+            }));
+            return Ok(());
+        }
+        let bytes =
+            if map { format!("+ {bytes_per_key:.2}") } else { format!("{bytes_per_key:.2}") };
+        self.out.line(format_args!(
+            "{:<11} {:>9}  {layout:<10}  {:<4}{bytes:>12}{:>18.2}    {lookup:<24}{batch}",
+            kind.name(),
+            docs.name(),
+            if map { "yes" } else { "no" },
+            rate / 1e6,
+        ))?;
+        self.out.flush()
+    }
+}
+
+/// Compares the docs that were found with those that there are.
+fn check_answers<const L: usize>(
+    kind: Kind,
+    asked: &[[u8; L]],
+    expected: &[Option<u32>],
+    found: &[Option<u32>],
+) -> Result<()> {
+    let wrong = expected.iter().zip(found).position(|(expected, found)| expected != found);
+    wrong.map_or(Ok(()), |i| {
+        Err(Fail::message(format_args!(
+            "{}: wrong answer for the ID \"{}\": expected {:?}, found {:?}",
+            kind.name(),
+            asked[i].escape_ascii(),
+            expected[i],
+            found[i]
+        )))
+    })
+}
+
+fn remove(path: &Path) -> Result<()> {
+    std::fs::remove_file(path)
+        .map_err(|error| Fail::message(format_args!("cannot remove {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_answer_is_found() {
+        let asked: Vec<[u8; 8]> = (0..4).map(|i| ids::sequential(1, i, i == 2)).collect();
+        let expected = [Some(0), Some(1), None, Some(3)];
+        check_answers(Kind::Sequential, &asked, &expected, &expected).unwrap();
+        for (at, answer) in [(0, None), (1, Some(0)), (2, Some(2)), (3, Some(4)), (3, None)] {
+            let mut found = expected;
+            found[at] = answer;
+            let fail = check_answers(Kind::Sequential, &asked, &expected, &found).unwrap_err();
+            let (name, id) = ("sequential: wrong answer", asked[at].escape_ascii().to_string());
+            let message = fail.to_string();
+            for part in [name, &id, &format!("{answer:?}"), &format!("{:?}", expected[at])] {
+                assert!(message.contains(part), "no {part:?} in {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn key_lengths() {
+        // As long as the functions make them: `measure_kind` pairs them, and the compiler does not look.
+        for (kind, len) in [
+            (Kind::Sequential, ids::sequential(1, 0, false).len()),
+            (Kind::ZeroPadded, ids::zero_padded(1, 0, false).len()),
+            (Kind::Nanotime, ids::nanotime(1, 0, false).len()),
+            (Kind::UuidV1, ids::uuid_v1(1, 0, false).len()),
+            (Kind::UuidV4, ids::uuid_v4(1, 0, false).len()),
+            (Kind::UuidText, ids::uuid_text(1, 0, false).len()),
+            (Kind::Flake, ids::flake(1, 0, false).len()),
+            (Kind::FlakeText, ids::flake_text(1, 0, false).len()),
+            (Kind::Asin, ids::asin(1, 0, false).len()),
+        ] {
+            assert_eq!(kind.key_len(), len, "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn shapes() {
+        for (segments, keys) in [(1, 1), (15, 15), (15, 1_000_000), (3, u32::MAX), (65_536, 65_537)]
+        {
+            let docs = Docs::new(Shape::Equal, segments, keys).unwrap();
+            assert_eq!(docs.segments(), segments as usize);
+            assert_eq!((docs.bounds[0], docs.bounds[segments as usize]), (0, keys));
+            let mut sizes = docs.bounds.windows(2).map(|ends| ends[1] - ends[0]);
+            let largest = docs.largest();
+            assert!(sizes.all(|size| size > 0 && largest - size <= 1));
+        }
+        let docs = Docs::new(Shape::Tiered, 0, 778_000).unwrap();
+        let sizes: Vec<u32> = docs.bounds.windows(2).map(|ends| ends[1] - ends[0]).collect();
+        assert_eq!(sizes, [[100_000; 7].as_slice(), &[10_000; 7], &[1000; 8]].concat());
+        assert_eq!(docs.name(), "7+7+8");
+        for keys in [778, 779, u32::MAX] {
+            let docs = Docs::new(Shape::Tiered, 0, keys).unwrap();
+            assert!(docs.bounds.is_sorted_by(|a, b| a < b) && docs.bounds[22] == keys);
+        }
+        assert!(Docs::new(Shape::Tiered, 0, 777).is_none());
+        assert!(Docs::new(Shape::Equal, 16, 15).is_none());
+    }
+
+    #[test]
+    fn medians() {
+        let mut times = Times::default();
+        for ns in [50, 10, 40, 20, 30] {
+            times.add(Duration::from_nanos(ns), 10);
+        }
+        assert_eq!(times.figures(), (3.0, 1.0, 5.0));
+        assert_eq!(format!("{times:<16}|"), "3.0 (1.0–5.0)   |");
+    }
+}
