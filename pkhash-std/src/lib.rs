@@ -44,8 +44,8 @@ pub use ordered::{
 };
 pub use partition::{Built, Control, OnDuplicate};
 pub use set::{
-    Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo, SegmentSet, TieredPolicy,
-    VERSIONED_WIDTH, VersionedAnswer, versioned_value,
+    Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo,
+    SegmentSet, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,
 };
 pub use slice::{build_slice, build_slice_to};
 pub use storage::{Advice, Mode};
