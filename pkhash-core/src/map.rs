@@ -357,7 +357,8 @@ impl<'a> SegmentMap<'a> {
     /// `wanted` are passed over.
     ///
     /// # Errors
-    /// [`Error::BatchLength`] if there is less room for asks than there are hashes.
+    /// [`Error::BatchLength`] if there is less room for asks than there are hashes; [`Error::TooLarge`] for
+    /// more than 2^32 of them.
     #[inline(always)]
     pub fn ask_batch_with<K: Kernel>(
         &self,
@@ -368,6 +369,10 @@ impl<'a> SegmentMap<'a> {
         asks: &mut [Ask],
     ) -> Result<usize> {
         let n = hashes.len();
+        if u32::try_from(n).is_err() {
+            let (expected, found) = (u32::MAX.into(), n as u64);
+            return Err(Error::TooLarge { what: "keys of a batch", expected, found });
+        }
         let (expected, found) = (n, asks.len());
         let asks = asks.get_mut(..n).ok_or(Error::BatchLength { expected, found })?;
         let bytes = self.lines.as_flattened();

@@ -328,6 +328,22 @@ impl Kernel {
         )
     }
 
+    /// The first answer that `ask` gives to the segments that [`SegmentMap::candidates`] names, in their
+    /// order. `None` from it goes on to the next.
+    #[inline]
+    pub fn find_segment<T>(
+        self,
+        map: &SegmentMap<'_>,
+        hash: u64,
+        ask: impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        with_kernel!(
+            self.single,
+            |kernel| map.candidates(kernel, hash).find_map(ask),
+            find_segment(map, hash, ask)
+        )
+    }
+
     /// [`Plan::write_partition_with`] with this kernel.
     ///
     /// # Errors
@@ -417,6 +433,16 @@ macro_rules! entry_points {
                 asks: &mut [Ask],
             ) -> Result<usize> {
                 map.ask_batch_with(kernel, hashes, numbers, wanted, asks)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn find_segment<T>(
+                kernel: $kernel,
+                map: &SegmentMap<'_>,
+                hash: u64,
+                ask: impl FnMut(u32) -> Option<T>,
+            ) -> Option<T> {
+                map.candidates(kernel, hash).find_map(ask)
             }
 
             #[target_feature(enable = $features)]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
 use pkhash_core::{Hasher, Layout, Scalar, map};
+use pkhash_simd::Kernel;
 use rayon::prelude::*;
 
 use super::segment::Segment;
@@ -165,6 +166,19 @@ impl Mapped {
             mapped,
             unmapped: segments - mapped,
         }
+    }
+
+    /// The first answer that `ask` gives to the numbers of the segments that may have a key of this hash, the
+    /// newest first, those that are gone included.
+    #[inline]
+    pub(super) fn find<T>(
+        &self,
+        kernel: Kernel,
+        hash: u64,
+        mut ask: impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        let number = |segment: u32| self.numbers.get(segment as usize).copied();
+        kernel.find_segment(&self.map(), hash, |segment| ask(number(segment)?))
     }
 
     /// The map's segments of `run` that may have a key of this hash, the newest first.

