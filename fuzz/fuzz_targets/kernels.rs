@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: pkhash_fuzz::Groups| pkhash_fuzz::kernels(&input));
+libfuzzer_sys::fuzz_target!(|input: pkhash_fuzz::Compared| pkhash_fuzz::kernels(&input));

@@ -248,7 +248,7 @@ impl fmt::Display for Error {
             ),
             Self::NoTail { offset, expected, found } => write!(
                 f,
-                "no tail, as if the table were cut short: expected {} at offset {offset}, found {}",
+                "cut short, or with bytes behind its end: expected {} at offset {offset}, found {}",
                 Bytes(expected),
                 Bytes(found)
             ),

@@ -22,8 +22,11 @@
 //! all keys would go on, and 1 of 4 of them again; with it, less than 1 of 10.
 //!
 //! The map is in parts, each for a range of hashes, with lines of its own, so that they can be filled by
-//! several threads. Entries are filled in the order of their hashes, so the entries of one hash lie in
-//! the order of their segments: the newest first.
+//! several threads.
+//!
+//! A line may name a segment by chance, for another key of the same tag. So the segments that have a key are
+//! among those that are named, but these come in no order, and may repeat: who wants the newest sorts
+//! them, if there are several.
 
 use core::ops::Range;
 
@@ -151,6 +154,7 @@ impl MapPart {
 #[derive(Clone, Copy, Debug)]
 pub struct MapPlan {
     width: Width,
+    last_segment: u16,
     part_bits: u8,
 }
 
@@ -166,7 +170,8 @@ impl MapPlan {
         }
         let width = if segments <= NARROW_SEGMENTS { Width::Narrow } else { Width::Wide };
         let parts = (entries / PART_ENTRIES).checked_ilog2().unwrap_or(0);
-        Ok(Self { width, part_bits: (parts as u8).min(MAX_PART_BITS) })
+        let last_segment = segments.saturating_sub(1) as u16;
+        Ok(Self { width, last_segment, part_bits: (parts as u8).min(MAX_PART_BITS) })
     }
 
     /// Number of parts.
@@ -224,9 +229,16 @@ impl MapPlan {
     /// [`lines`](Self::lines) says. The part that is returned begins with line 0.
     ///
     /// # Errors
-    /// [`Error::BufferTooSmall`] if they are fewer.
+    /// [`Error::BufferTooSmall`] if they are fewer; [`Error::Unsorted`]; [`Error::TooLarge`] for a segment
+    /// beyond those of the plan.
     pub fn fill(&self, entries: &[MapEntry], lines: &mut [MapLine]) -> Result<MapPart> {
-        debug_assert!(entries.is_sorted());
+        if let Some(index) = entries.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Err(Error::Unsorted { index: index + 1 });
+        }
+        if let Some(entry) = entries.iter().find(|entry| entry.segment() > self.last_segment) {
+            let (expected, found) = (self.last_segment.into(), entry.segment().into());
+            return Err(Error::TooLarge { what: "segments of a segment map", expected, found });
+        }
         let homes = self.homes(entries)?;
         lines.fill([0; MAP_LINE]);
         let found = lines.len();
@@ -284,8 +296,7 @@ pub struct Ask {
     pub key: u32,
     /// Number of the table to ask.
     pub table: u32,
-    /// Whether there may be other tables that are worth asking: those that
-    /// [`SegmentMap::candidates`] names behind this one.
+    /// Whether there may be other tables that are worth asking for this key.
     pub more: bool,
 }
 
@@ -337,8 +348,8 @@ impl<'a> SegmentMap<'a> {
         Place { line: part.first.saturating_add(home), end: next.first }
     }
 
-    /// The segments that may have a key of this hash: all that have it, in their order, and before, between
-    /// and behind them now and then one that has not.
+    /// The segments that may have a key of this hash: all that have it, and now and then one that has not. In
+    /// no order; one may come several times.
     #[inline]
     pub fn candidates<K: Kernel>(&self, kernel: K, hash: u64) -> Candidates<'a, K> {
         Candidates {
@@ -352,9 +363,10 @@ impl<'a> SegmentMap<'a> {
         }
     }
 
-    /// For each hash the first segment that may have it and that is wanted: asks for them, in no order;
-    /// returns how many. `numbers` has the table of each of the map's segments; those that are not in
-    /// `wanted` are passed over.
+    /// For each hash one segment that may have it and that is wanted: asks for them, in no order; returns how
+    /// many. `numbers` has the table of each of the map's segments; those that are not in `wanted` are
+    /// passed over. Where [`Ask::more`] is set, [`candidates`](Self::candidates) may name others, newer or
+    /// older ones.
     ///
     /// # Errors
     /// [`Error::BatchLength`] if there is less room for asks than there are hashes; [`Error::TooLarge`] for

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use common::craft;
 use common::raw::{self, get, put};
-use common::recipes::{self, RECIPES};
+use common::recipes::{self, RECIPES, Recipe};
 use pkhash_core::build::Options;
 use pkhash_core::{Error, Hasher, Layout, Section, Table, control, home, partition};
 use xxhash_rust::xxh3::xxh3_64;
@@ -2324,7 +2324,7 @@ fn the_golden_folder_stays_small() {
 /// never outside.
 #[test]
 fn places_lead_to_records() {
-    let files: Vec<Vec<u8>> = RECIPES.iter().map(|recipe| recipe.golden()).collect();
+    let files: Vec<Vec<u8>> = RECIPES.iter().map(Recipe::golden).collect();
     let mut perfect = 0;
     for bytes in &files {
         let table = Table::open(bytes).unwrap();

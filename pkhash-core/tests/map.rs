@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pkhash_core::map::{Ask, MAX_MAP_SEGMENTS, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
-use pkhash_core::{Error, Scalar};
+use pkhash_core::{Error, GROUP_MAX, Kernel, Matches, Scalar};
 
 /// SplitMix64.
 struct Rng(u64);
@@ -61,7 +61,7 @@ impl Memory {
     }
 }
 
-/// Asks for all keys and as many others. Returns how many segments were named that have not the key.
+/// Asks for all keys and as many others. Returns how many segments were named by chance.
 fn check(keys: &[(u64, u16)], segments: usize, rng: &mut Rng) -> usize {
     let memory = Memory::new(keys, segments);
     let map = memory.map();
@@ -77,7 +77,7 @@ fn check(keys: &[(u64, u16)], segments: usize, rng: &mut Rng) -> usize {
     for (hash, segments) in &mut of {
         segments.sort_unstable();
         let named: Vec<u32> = map.candidates(Scalar, *hash).collect();
-        // All of them, in order, among others.
+        // Those of one hash are in order, among others. (Nobody relies on it.)
         let mut left = segments.as_slice();
         for segment in &named {
             match left.split_first() {
@@ -193,6 +193,63 @@ fn a_part_of_the_hashes() {
     assert_eq!(next, 0);
     assert_eq!(plan.hashes(0..parts), (0, u64::MAX));
     assert_eq!(MapPlan::new(0, 0).unwrap().hashes(0..1), (0, u64::MAX));
+}
+
+#[test]
+fn what_cannot_be_filled() {
+    let plan = MapPlan::new(100, 15).unwrap();
+    let mut lines = [[0; 64]; 9];
+    let (low, high) = (MapEntry::new(1 << 40, 3), MapEntry::new(1 << 50, 3));
+    assert_eq!(plan.fill(&[low, low, high, low], &mut lines), Err(Error::Unsorted { index: 3 }));
+    let beyond = plan.fill(&[MapEntry::new(1, 14), MapEntry::new(1, 15)], &mut lines);
+    let what = "segments of a segment map";
+    assert_eq!(beyond, Err(Error::TooLarge { what, expected: 14, found: 15 }));
+    assert!(plan.fill(&[low, low, high], &mut lines).is_ok());
+    assert!(plan.fill(&[low, high], &mut []).is_err());
+}
+
+/// Hardly a key is looked for in other lines than its home.
+#[test]
+fn a_lookup_reads_one_line() {
+    /// Counts the lines that are compared.
+    #[derive(Clone, Copy)]
+    struct Count<'c>(&'c std::cell::Cell<usize>);
+
+    impl Kernel for Count<'_> {
+        const WIDTH: u32 = Scalar::WIDTH;
+
+        fn name(self) -> &'static str {
+            "count"
+        }
+
+        fn match_group(self, group: &[u8; GROUP_MAX], control: u8) -> Matches {
+            Scalar.match_group(group, control)
+        }
+
+        fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
+            self.0.set(self.0.get() + 1);
+            Scalar.match_tags(line, tag)
+        }
+
+        fn prefetch(self, _: &[u8], _: usize) {}
+    }
+
+    let mut rng = Rng(5);
+    let n = 200_000;
+    for segments in [15, 300] {
+        let keys: Vec<(u64, u16)> = (0..n).map(|i| (rng.next(), (i % 15) as u16)).collect();
+        let memory = Memory::new(&keys, segments);
+        let lines = std::cell::Cell::new(0);
+        for (hash, _) in &keys {
+            memory.map().candidates(Count(&lines), *hash).for_each(drop);
+        }
+        let present = lines.replace(0) as f64 / n as f64;
+        for _ in 0..n {
+            memory.map().candidates(Count(&lines), rng.next()).for_each(drop);
+        }
+        let absent = lines.get() as f64 / n as f64;
+        assert!(present < 1.25 && absent < 1.12, "{present} lines for a key, {absent} for others");
+    }
 }
 
 #[test]

@@ -1245,3 +1245,31 @@ fn counts_may_be_too_high() {
         }
     }
 }
+
+/// Sets of keys of several lengths, with empty slots in many places: an empty slot has no bytes, nor would the
+/// record of the empty key. Found by fuzzing.
+#[test]
+fn the_empty_key_is_not_found_in_empty_slots() {
+    for width in [0, 1] {
+        for seed in 0..60 {
+            for keys in [2usize, 3, 7, 30, 120] {
+                for with_it in [false, true] {
+                    let mut model: Model =
+                        (1..keys).map(|i| (vec![i as u8; 1 + i % 3], vec![0; width])).collect();
+                    if with_it {
+                        model.insert(Vec::new(), vec![0; width]);
+                    }
+                    let options = Options {
+                        layout: LayoutChoice::Fixed(Layout::Perfect),
+                        value: ValueChoice::Fixed(ValueFormat::opaque(width as u8).unwrap()),
+                        hasher: Hasher::new(seed),
+                        shape: PerfectShape { keys_per_1000_slots: 600, ..PerfectShape::default() },
+                        ..Options::default()
+                    };
+                    let table = build(&options, &pairs(&model));
+                    check(&Table::open(&table).unwrap(), &model, &[]);
+                }
+            }
+        }
+    }
+}

@@ -328,20 +328,14 @@ impl Kernel {
         )
     }
 
-    /// The first answer that `ask` gives to the segments that [`SegmentMap::candidates`] names, in their
-    /// order. `None` from it goes on to the next.
+    /// Calls `each` with all segments that [`SegmentMap::candidates`] names.
     #[inline]
-    pub fn find_segment<T>(
-        self,
-        map: &SegmentMap<'_>,
-        hash: u64,
-        ask: impl FnMut(u32) -> Option<T>,
-    ) -> Option<T> {
+    pub fn candidates(self, map: &SegmentMap<'_>, hash: u64, each: impl FnMut(u32)) {
         with_kernel!(
             self.single,
-            |kernel| map.candidates(kernel, hash).find_map(ask),
-            find_segment(map, hash, ask)
-        )
+            |kernel| map.candidates(kernel, hash).for_each(each),
+            candidates(map, hash, each)
+        );
     }
 
     /// [`Plan::write_partition_with`] with this kernel.
@@ -436,13 +430,13 @@ macro_rules! entry_points {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn find_segment<T>(
+            pub(super) fn candidates(
                 kernel: $kernel,
                 map: &SegmentMap<'_>,
                 hash: u64,
-                ask: impl FnMut(u32) -> Option<T>,
-            ) -> Option<T> {
-                map.candidates(kernel, hash).find_map(ask)
+                each: impl FnMut(u32),
+            ) {
+                map.candidates(kernel, hash).for_each(each);
             }
 
             #[target_feature(enable = $features)]

@@ -413,9 +413,9 @@ impl Inputs<'_, '_> {
         let table = file.table();
         let keys = table.partition(p >> bits).map_or(0, |partition| partition.keys as usize);
         let each = keys >> bits;
-        // They differ by some per cent.
-        let mut places: Vec<_> =
-            (0..1 << bits).map(|_| Vec::with_capacity(each + each / 16 + 64)).collect();
+        // They differ by some per cent. A few keys are not worth room for each of many partitions.
+        let room = if each < 64 { 0 } else { each + each / 16 + 64 };
+        let mut places: Vec<_> = (0..1 << bits).map(|_| Vec::with_capacity(room)).collect();
         let (first, last) = hashes(p >> bits, u32::from(self.plan.partition_bits()) - bits);
         let mut read = 0;
         for record in table.range(first, last) {
@@ -520,9 +520,16 @@ impl Part for MergedPart<'_> {
                     if let Some(ahead) = places.get(n + RECORDS_AHEAD) {
                         pkhash_simd::prefetch(table.as_bytes(), ahead.offset());
                     }
-                    if let Some((key, value)) = table.record_at(*place) {
-                        piece.push(i, input, hasher.hash(key), key, value.as_bytes())?;
-                    }
+                    // It was found by `look_ahead`, in the same bytes.
+                    let (key, value) = table.record_at(*place).ok_or_else(|| {
+                        Error::table(input.table.path())(pkhash_core::Error::Corrupt {
+                            what: "record that was there before",
+                            offset: place.offset() as u64,
+                            expected: table.as_bytes().len() as u64,
+                            found: place.offset() as u64,
+                        })
+                    })?;
+                    piece.push(i, input, hasher.hash(key), key, value.as_bytes())?;
                 }
             } else {
                 let mut read = 0;

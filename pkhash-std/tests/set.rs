@@ -9,13 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
+use common::sets::{
+    Model, Pairs, Parts, Snapshot as Modelled, Step, check, newest, table_with, version_of,
+    versioned,
+};
 use common::{Folder, Rng, build_bytes, modes, of_slice};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
     Answer, Control, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
     MapOptions, MergeInput, MergeOptions, Mode, OnDuplicate, OpenOptions, Options, Segment,
-    SegmentInfo, SegmentSet, TableFile, TieredPolicy, VERSIONED_WIDTH, ValueChoice, ValueFormat,
-    VersionedAnswer, WriterOptions, build_slice_to, merge, merge_to, versioned_value,
+    SegmentInfo, SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedAnswer,
+    WriterOptions, build_slice_to, merge, merge_to, versioned_value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -28,19 +32,6 @@ fn config(cases: u32) -> Config {
         failure_persistence: None,
         ..Config::default()
     }
-}
-
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn versioned() -> ValueChoice {
-    ValueChoice::Fixed(ValueFormat::opaque(VERSIONED_WIDTH).unwrap())
-}
-
-fn table_with(options: Options, pairs: &Pairs, open: OpenOptions) -> TableFile {
-    let folder = Folder::new();
-    let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
-    let (_, bytes) = build_bytes(options, of_slice(pairs)).unwrap();
-    open.open(folder.write("segment.pkh", bytes)).unwrap()
 }
 
 /// A table of doc IDs.
@@ -62,21 +53,6 @@ fn versioned_table(docs: &[(&str, u32, u64)]) -> TableFile {
         .collect();
     let options = Options { value: versioned(), ..Options::default() };
     table_with(options, &pairs, OpenOptions::new())
-}
-
-/// A segment, and what it should hold.
-struct Model {
-    segment: Segment,
-    docs: BTreeMap<Vec<u8>, (u32, u64)>,
-    /// `None`: all are.
-    live: Option<BTreeSet<u32>>,
-}
-
-impl Model {
-    fn live_match(&self, key: &[u8]) -> Option<(u32, u64)> {
-        let found = self.docs.get(key).copied();
-        found.filter(|(doc, _)| self.live.as_ref().is_none_or(|live| live.contains(doc)))
-    }
 }
 
 /// Segments of keys of a pool, of any layout, with deletes, doc bases and a few seeds.
@@ -111,142 +87,31 @@ fn models(pool: &[Vec<u8>], number: usize, versions: bool, rng: &mut Rng) -> Vec
             };
             let options = Options {
                 layout,
-                value: if versions { versioned() } else { ValueChoice::Auto },
                 filter_bits: [None, Some(0), Some(10)][rng.below(3)],
                 hasher: hashers[rng.below(seeds)],
                 partition_bits: [None, Some(0), Some(3)][rng.below(3)],
                 ..Options::default()
             };
-            let pairs: Pairs = docs
-                .iter()
-                .map(|(key, (doc, version))| {
-                    let value = match versions {
-                        true => versioned_value(*doc, *version).to_vec(),
-                        false => u64::from(*doc).to_le_bytes().to_vec(),
-                    };
-                    (key.clone(), value)
-                })
-                .collect();
             let modes = modes();
             let open = OpenOptions::new()
                 .mode(modes[rng.below(modes.len())])
                 .kernel(kernels[rng.below(kernels.len())]);
-            let file = table_with(options, &pairs, open);
-            let mut segment = Segment::new(file).with_doc_base(base);
-            if versions && rng.below(2) == 0 {
-                let max = segment.table().max_version().unwrap();
-                assert_eq!(max, docs.values().map(|(_, version)| *version).max());
-                // More than it has is right, too.
-                segment = segment.with_max_version(max.unwrap_or(0) + rng.below(2) as u64);
-            }
-            let live = (rng.below(3) > 0).then(|| {
-                // Now and then too few docs: those beyond count as deleted.
-                let known = docs.len() - rng.below(3).min(docs.len()) * rng.below(2);
-                (0..known as u32).filter(|_| rng.below(3) > 0).collect::<BTreeSet<u32>>()
-            });
-            if let Some(live) = &live {
-                let known = live.last().map_or(0, |last| last + 1);
-                let bitmap: RoaringBitmap = live.iter().copied().collect();
-                let live = LiveDocs::from_live_bitmap(known, &bitmap).unwrap();
-                segment = segment.with_live_docs(Arc::new(live));
-            }
-            base += docs.len() as u32 + rng.below(3) as u32;
-            Model { segment, docs, live }
+            let slack = (rng.below(2) == 0).then(|| rng.below(2) as u64);
+            let live = some_live(docs.len(), rng);
+            let (doc_base, keys) = (base, docs.len() as u32);
+            base += keys + rng.below(3) as u32;
+            Model::new(Parts { docs, versions, options, open, doc_base, slack, live }).unwrap()
         })
         .collect()
 }
 
-/// What should be answered: segment, value's doc and version.
-fn newest(models: &[Model], key: &[u8]) -> Option<(usize, u32, u64)> {
-    models.iter().enumerate().find_map(|(i, model)| {
-        let (doc, version) = model.live_match(key)?;
-        Some((i, doc, version))
+/// Which of so many docs are live; `None`: all.
+fn some_live(docs: usize, rng: &mut Rng) -> Option<BTreeSet<u32>> {
+    (rng.below(3) > 0).then(|| {
+        // Now and then too few docs: those beyond count as deleted.
+        let known = docs - rng.below(3).min(docs) * rng.below(2);
+        (0..known as u32).filter(|_| rng.below(3) > 0).collect()
     })
-}
-
-fn version_of(answer: Answer<'_>) -> u64 {
-    u64::from_le_bytes(answer.value().as_bytes()[4..].try_into().unwrap())
-}
-
-/// All ways to ask.
-fn check(set: &SegmentSet, models: &[Model], pool: &[Vec<u8>], versions: bool, rng: &mut Rng) {
-    let single = |key: &[u8]| {
-        let found = set.get(key).unwrap();
-        let expected = newest(models, key);
-        let seen = found.map(|found| {
-            let version = if versions { version_of(found) } else { 0 };
-            (found.segment(), found.doc_id().unwrap(), version)
-        });
-        let expected_seen = expected.map(|(i, doc, v)| (i, doc, if versions { v } else { 0 }));
-        assert_eq!(seen, expected_seen, "{key:02x?}");
-        if let Some(found) = found {
-            let base = set.segments()[found.segment()].doc_base();
-            assert_eq!(found.global_doc_id(), Some(found.doc_id().unwrap() + base));
-        }
-        found
-    };
-    // Hits, misses and repeats in any order.
-    for n in [0, 1, pool.len(), 3 * pool.len()] {
-        let mut batch: Vec<Vec<u8>> = Vec::new();
-        for _ in 0..n {
-            let mut key = pool[rng.below(pool.len())].clone();
-            match rng.below(8) {
-                0 => key.push(0),
-                1 => key.clear(),
-                _ => {}
-            }
-            batch.push(key);
-        }
-        let expected: Vec<Option<Answer<'_>>> = batch.iter().map(|key| single(key)).collect();
-        // Not what is expected, so that every place must be written.
-        let mut out = vec![pool.iter().find_map(|key| set.get(key).unwrap()); n];
-        let found = set.get_batch(&batch, &mut out).unwrap();
-        assert_eq!(out, expected);
-        assert_eq!(found, expected.iter().flatten().count());
-        let mut contained = vec![rng.below(2) == 0; n];
-        assert_eq!(set.contains_batch(&batch, &mut contained).unwrap(), found);
-        assert!(contained.iter().copied().eq(expected.iter().map(Option::is_some)));
-
-        let in_set = set.in_set(&batch).unwrap();
-        let mut all = BTreeSet::new();
-        let mut in_order = Vec::new();
-        for (i, model) in models.iter().enumerate() {
-            let docs: BTreeSet<u32> = batch
-                .iter()
-                .filter_map(|key| model.live_match(key))
-                .map(|(doc, _)| doc + model.segment.doc_base())
-                .collect();
-            assert!(in_set.segment(i).eq(docs.iter().copied()), "in-set query, segment {i}");
-            assert!(in_set.segment_bitmap(i).iter().eq(docs.iter().copied()));
-            in_order.extend(docs.iter().copied());
-            all.extend(docs);
-        }
-        assert!(in_set.iter().eq(in_order.iter().copied()));
-        assert_eq!((in_set.len(), in_set.is_empty()), (in_order.len(), in_order.is_empty()));
-        assert_eq!(in_set.segment(models.len()).len(), 0);
-        assert!(in_set.bitmap().iter().eq(all));
-    }
-    if versions {
-        for key in pool.iter().take(60) {
-            let matches = models.iter().enumerate().filter_map(|(i, model)| {
-                let (doc, version) = model.live_match(key)?;
-                Some((i, doc, version))
-            });
-            // The newest of the highest.
-            let best = matches.reduce(|a, b| if b.2 > a.2 { b } else { a });
-            let seen = |found: Option<VersionedAnswer<'_>>| {
-                found.map(|found| {
-                    assert_eq!(version_of(found.answer()), found.version());
-                    (found.answer().segment(), found.answer().doc_id().unwrap(), found.version())
-                })
-            };
-            assert_eq!(seen(set.get_highest_version(key).unwrap()), best);
-            for version in [0, 5, 18, 19, u64::MAX] {
-                let newer = best.filter(|best| best.2 > version);
-                assert_eq!(seen(set.get_newer_than(key, version).unwrap()), newer);
-            }
-        }
-    }
 }
 
 proptest! {
@@ -276,6 +141,58 @@ proptest! {
         for mapped in mapped(&set, &mut rng) {
             check(&mapped, &models, &pool, versions, &mut rng);
         }
+    }
+
+    #[test]
+    fn snapshots_agree_with_models(
+        keys in 1..40usize,
+        number in 0..5usize,
+        steps in 1..12usize,
+        versions: bool,
+        seed: u64,
+    ) {
+        let mut rng = Rng(seed);
+        let pool: Vec<Vec<u8>> = (0..keys)
+            .map(|_| {
+                let len = rng.below(20);
+                rng.bytes(len)
+            })
+            .collect();
+        let mut now = Modelled::new(models(&pool, number, versions, &mut rng));
+        for _ in 0..steps {
+            let next = now.step(some_step(&pool, now.len(), versions, &mut rng));
+            next.check(&pool, versions, &mut rng);
+            // Who holds the old one goes on to see what it held.
+            now.check(&pool, versions, &mut rng);
+            now = next;
+        }
+    }
+}
+
+/// A change of a snapshot of so many segments.
+fn some_step(pool: &[Vec<u8>], segments: usize, versions: bool, rng: &mut Rng) -> Step {
+    // One of them; now and then one that is gone.
+    let most = segments + 1 + rng.below(2);
+    let number = |rng: &mut Rng| rng.below(most);
+    match rng.below(8) {
+        0 | 1 => {
+            let new = rng.below(3);
+            let removed = (0..rng.below(3)).map(|_| number(rng)).collect();
+            Step::With { added: models(pool, new, versions, rng), removed }
+        }
+        2 | 3 => {
+            let first = number(rng);
+            let inputs =
+                (first..first + rng.below(4)).filter(|i| *i < segments || first >= segments);
+            let inputs = inputs.collect();
+            let new = rng.below(2);
+            Step::Merged { inputs, output: models(pool, new, versions, rng).pop() }
+        }
+        4 => Step::LiveDocs { segment: number(rng), live: some_live(pool.len(), rng) },
+        5 | 6 => {
+            Step::Map { threads: 1 + rng.below(2), memory: [0, 100, usize::MAX][rng.below(3)] }
+        }
+        _ => Step::NoMap,
     }
 }
 
@@ -336,15 +253,32 @@ fn batches_of_many_chunks() {
 #[test]
 fn segment_maps_of_perfect_tables() {
     let mut rng = Rng(8);
-    for (lens, segments) in [((16, 17), 15), ((16, 17), 3), ((1, 40), 15), ((8, 9), 300)] {
-        let pool: Vec<Vec<u8>> = (0..6000)
-            .map(|_| {
-                let len = lens.0 + rng.below(lens.1 - lens.0);
-                rng.bytes(len)
-            })
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect();
+    let one_tag: Vec<Vec<u8>> = (0..u64::MAX)
+        .map(|i| i.to_le_bytes().to_vec())
+        .filter(|key| pkhash_std::core::tag(Hasher::new(0).hash(key)) == 0xbeef)
+        .take(100)
+        .collect();
+    let kinds = [
+        ((16, 17), 15, None),
+        ((16, 17), 3, None),
+        ((1, 40), 15, None),
+        ((8, 9), 300, None),
+        // Lines name segments of other keys, that have the key, too.
+        ((8, 9), 2, Some(&one_tag)),
+        ((8, 9), 15, Some(&one_tag)),
+        ((8, 9), 300, Some(&one_tag)),
+    ];
+    for (lens, segments, pool) in kinds {
+        let random = || -> BTreeSet<Vec<u8>> {
+            let mut rng = Rng(lens.1 as u64);
+            (0..6000)
+                .map(|_| {
+                    let len = lens.0 + rng.below(lens.1 - lens.0);
+                    rng.bytes(len)
+                })
+                .collect()
+        };
+        let pool = pool.cloned().unwrap_or_else(|| random().into_iter().collect());
         let everywhere = vec![7; lens.0];
         let models: Vec<Model> = (0..segments)
             .map(|i| {
@@ -355,10 +289,6 @@ fn segment_maps_of_perfect_tables() {
                 keys.extend([pool[0].clone(), pool[1].clone(), pool[2].clone()]);
                 let docs: BTreeMap<Vec<u8>, (u32, u64)> =
                     keys.into_iter().zip(0..).map(|(key, doc)| (key, (doc, 0))).collect();
-                let pairs: Pairs = docs
-                    .iter()
-                    .map(|(key, (doc, _))| (key.clone(), u64::from(*doc).to_le_bytes().to_vec()))
-                    .collect();
                 let options = Options {
                     layout: LayoutChoice::Fixed(Layout::Perfect),
                     filter_bits: Some([0, 10][rng.below(2)]),
@@ -368,15 +298,16 @@ fn segment_maps_of_perfect_tables() {
                 let live = (i % 3 > 0).then(|| {
                     (0..docs.len() as u32).filter(|_| rng.below(3) > 0).collect::<BTreeSet<u32>>()
                 });
-                let bits = live.iter().map(|live| {
-                    let bitmap: RoaringBitmap = live.iter().copied().collect();
-                    Arc::new(LiveDocs::from_live_bitmap(docs.len() as u32, &bitmap).unwrap())
-                });
-                let table = table_with(options, &pairs, OpenOptions::new());
-                let segment = Segment::new(table)
-                    .with_live_docs(bits.last())
-                    .with_doc_base(i as u32 * 10_000);
-                Model { segment, docs, live }
+                Model::new(Parts {
+                    docs,
+                    versions: false,
+                    options,
+                    open: OpenOptions::new(),
+                    doc_base: i as u32 * 10_000,
+                    slack: None,
+                    live,
+                })
+                .unwrap()
             })
             .collect();
         let set = models.iter().map(|model| model.segment.clone()).collect::<Vec<_>>();
@@ -445,8 +376,8 @@ fn a_segment_map_goes_from_snapshot_to_snapshot() {
     let again = merged.with_map(&MapOptions::default()).unwrap();
     assert_eq!(plain(&again), Some((4, 0, 0)));
     check(&again, &[0, 1, 5, 4]);
-    check(&again.without_map().unwrap(), &[0, 1, 5, 4]);
-    assert_eq!(plain(&again.without_map().unwrap()), None);
+    check(&again.without_map(), &[0, 1, 5, 4]);
+    assert_eq!(plain(&again.without_map()), None);
     // Old readers go on.
     check(&set, &[2, 3, 4]);
 }
@@ -1286,6 +1217,18 @@ impl Engine {
         });
     }
 
+    /// Another segment map, or none.
+    fn map(&self, rng: &mut Rng) {
+        let options = MapOptions { threads: 1, ..MapOptions::default() };
+        self.change(|now| {
+            let set = match rng.below(4) {
+                0 => now.set.without_map(),
+                _ => now.set.with_map(&options).unwrap(),
+            };
+            (set, now.docs.clone())
+        });
+    }
+
     /// Returns whether there was something to merge.
     fn merge(&self, policy: &TieredPolicy, rng: &mut Rng) -> bool {
         let start = self.now();
@@ -1402,7 +1345,9 @@ fn readers_see_what_their_snapshot_allows() {
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                if engine.now().set.len() < 30 && rng.below(2) == 0 {
+                if rng.below(10) == 0 {
+                    engine.map(&mut rng);
+                } else if engine.now().set.len() < 30 && rng.below(2) == 0 {
                     engine.add(&mut rng);
                 } else {
                     engine.delete(&mut rng);

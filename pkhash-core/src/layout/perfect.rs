@@ -292,6 +292,8 @@ impl Perfect for Fixed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
     value_width: usize,
+    /// 1 where a record of the empty key would have no bytes: an empty slot has none either.
+    shortest: usize,
     longest: usize,
     unit: u8,
 }
@@ -301,6 +303,7 @@ impl Spans {
     pub(crate) const fn new(footer: &Footer) -> Self {
         Self {
             value_width: footer.value.width() as usize,
+            shortest: (footer.value.width() == 0 && footer.unit <= 1) as usize,
             longest: footer.max_key_len as usize,
             unit: footer.unit,
         }
@@ -310,7 +313,7 @@ impl Spans {
 impl Records for Spans {
     #[inline(always)]
     fn takes(self, key: &[u8]) -> bool {
-        key.len() <= self.longest
+        self.shortest <= key.len() && key.len() <= self.longest
     }
 
     #[inline(always)]
@@ -480,7 +483,7 @@ mod tests {
     #[test]
     fn records_of_any_length_come_back() {
         for unit in [1u8, 2, 4, 16] {
-            let records = Spans { value_width: 3, longest: 70, unit };
+            let records = Spans { value_width: 3, shortest: 0, longest: 70, unit };
             for len in 0..70 {
                 let key: [u8; 70] = core::array::from_fn(|i| i as u8);
                 let key = &key[..len];

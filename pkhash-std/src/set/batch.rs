@@ -134,6 +134,13 @@ impl Hashes {
         self.known = false;
     }
 
+    /// The hash of key number `i`; they are known.
+    #[inline]
+    pub(super) fn get(&self, i: usize) -> u64 {
+        debug_assert!(self.known);
+        self.hashes[i]
+    }
+
     /// Number `from` becomes number `to`.
     #[inline]
     fn move_to(&mut self, from: usize, to: usize) {
@@ -240,24 +247,30 @@ impl<'k, 'a> Pending<'k, 'a> {
         self.asker.ask(inner, asks, &self.keys, &mut self.hashes, values)?;
         let mut found = 0;
         for (ask, value) in asks.iter().zip(values) {
-            let (key, segment) = (ask.key as usize, &inner.segments[ask.table as usize]);
-            let answer = match *value {
-                Some(value) if segment.is_live(value) => {
-                    let (segment, doc_base) = (ask.table, segment.doc_base());
-                    Some(Answer { value, segment, doc_base })
+            let (key, asked) = (ask.key as usize, ask.table);
+            let segment = &inner.segments[asked as usize];
+            let value = value.filter(|value| segment.is_live(*value));
+            let mut answer = value.map(|value| {
+                let (segment, doc_base) = (asked, segment.doc_base());
+                Answer { value, segment, doc_base }
+            });
+            if ask.more {
+                // The segment that was asked need not be the newest that has the key.
+                let (first, bytes) = (self.hashes[0].get(key), self.keys[key]);
+                for number in mapped.candidates(inner.kernel(), first, run) {
+                    if number == asked {
+                        if answer.is_some() {
+                            break;
+                        }
+                        continue;
+                    }
+                    let found = inner.candidate(number, first, bytes).ask(bytes)?;
+                    if found.is_some() {
+                        answer = found;
+                        break;
+                    }
                 }
-                // Deleted, or named by chance.
-                _ if ask.more => {
-                    // The first one was asked. (It may be older than those behind it, if it is there by
-                    // chance.)
-                    let run = Run::Mapped(run.clone());
-                    let mut others = inner.candidates_in(&run, self.keys[key]).skip(1);
-                    others
-                        .find_map(|candidate| candidate.ask(self.keys[key]).transpose())
-                        .transpose()?
-                }
-                _ => None,
-            };
+            }
             if let Some(answer) = answer {
                 out.answer(self.numbers[key], answer);
                 self.numbers[key] = ANSWERED;

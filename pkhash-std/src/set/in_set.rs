@@ -191,20 +191,32 @@ impl<'a> Query<'a> {
     ) -> Result<()> {
         let inner = self.inner;
         let first = hashes[0].of(inner.hashers[0], keys);
-        self.asks.clear();
-        self.asks.resize(keys.len(), Ask::default());
+        let mut asks = std::mem::take(&mut self.asks);
+        asks.clear();
+        asks.resize(keys.len(), Ask::default());
         let map = mapped.map();
-        let asked = inner.kernel().ask_batch(&map, first, mapped.numbers(), run, &mut self.asks)?;
-        self.asks.truncate(asked);
-        // The others, of which a batch asks the first.
-        for i in 0..asked {
-            let ask = self.asks[i];
-            if ask.more {
-                let all = mapped.candidates(first[ask.key as usize], run.clone());
-                self.asks.extend(all.skip(1).map(|table| Ask { table, ..ask }));
+        let asked = inner.kernel().ask_batch(&map, first, mapped.numbers(), run, &mut asks)?;
+        asks.truncate(asked);
+        // The others, of which a batch asks one.
+        let mut others = Vec::new();
+        for ask in asks.iter().filter(|ask| ask.more) {
+            let all = mapped.candidates(inner.kernel(), hashes[0].get(ask.key as usize), run);
+            others.extend(all.filter(|n| *n != ask.table).map(|table| Ask { table, ..*ask }));
+            if others.len() >= CHUNK {
+                self.ask_these(&others, keys, hashes)?;
+                others.clear();
             }
         }
-        for asks in self.asks.chunks(CHUNK) {
+        self.ask_these(&others, keys, hashes)?;
+        self.ask_these(&asks, keys, hashes)?;
+        self.asks = asks;
+        Ok(())
+    }
+
+    /// Adds what these asks find live.
+    fn ask_these(&mut self, asks: &[Ask], keys: &[&[u8]], hashes: &mut [Hashes]) -> Result<()> {
+        let inner = self.inner;
+        for asks in asks.chunks(CHUNK) {
             let values = &mut self.values[..asks.len()];
             self.asker.ask(inner, asks, keys, hashes, values)?;
             for (ask, value) in asks.iter().zip(values) {

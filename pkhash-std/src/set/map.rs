@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
-use pkhash_core::{Hasher, Layout, Scalar, map};
+use pkhash_core::{Hasher, Layout};
 use pkhash_simd::Kernel;
 use rayon::prelude::*;
 
@@ -19,8 +19,8 @@ use crate::storage::Heap;
 pub struct MapOptions {
     /// Threads; 0: one for each core.
     pub threads: usize,
-    /// Bytes that the build may take beside the map itself, about: 8 for each key. With fewer than all
-    /// keys take, it goes through the tables once for each part of the hashes that fits; tables
+    /// Bytes for what is read of the tables, about: 8 for each key. (The map itself is in memory twice at the
+    /// end of the build.) With fewer than all keys take, it goes through the tables once for each part of the hashes that fits; tables
     /// whose partitions are larger than such a part are then read more than once.
     pub memory: usize,
     /// Progress, in keys, and the flag that cancels.
@@ -168,40 +168,64 @@ impl Mapped {
         }
     }
 
-    /// The first answer that `ask` gives to the numbers of the segments that may have a key of this hash, the
-    /// newest first, those that are gone included.
+    /// The map's segments of `run` that may have a key of this hash.
+    ///
+    /// Sorted, since a segment may be named by chance and have the key all the same, and so come before newer
+    /// ones; and each once, so that keys that were made to meet in one line cost no more lookups than there
+    /// are segments.
     #[inline]
-    pub(super) fn find<T>(
-        &self,
-        kernel: Kernel,
-        hash: u64,
-        mut ask: impl FnMut(u32) -> Option<T>,
-    ) -> Option<T> {
-        let number = |segment: u32| self.numbers.get(segment as usize).copied();
-        kernel.find_segment(&self.map(), hash, |segment| ask(number(segment)?))
-    }
-
-    /// The map's segments of `run` that may have a key of this hash, the newest first.
-    pub(super) fn candidates(&self, hash: u64, run: Range<u32>) -> MapCandidates<'_> {
-        MapCandidates { candidates: self.map().candidates(Scalar, hash), mapped: self, run }
+    pub(super) fn candidates(&self, kernel: Kernel, hash: u64, run: &Range<u32>) -> Numbers {
+        let mut numbers = Numbers { first: None, others: Vec::new() };
+        kernel.candidates(&self.map(), hash, |segment| {
+            if let Some(number) = self.numbers.get(segment as usize).filter(|n| run.contains(n)) {
+                numbers.add(*number);
+            }
+        });
+        if !numbers.others.is_empty() {
+            numbers.sort();
+        }
+        numbers
     }
 }
 
-/// See [`Mapped::candidates`].
-pub(super) struct MapCandidates<'s> {
-    candidates: map::Candidates<'s, Scalar>,
-    mapped: &'s Mapped,
-    run: Range<u32>,
+/// Numbers of segments, hardly ever more than one.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// The least that was not taken yet; `None`: all were.
+    first: Option<u32>,
+    /// The rest, the greatest first.
+    others: Vec<u32>,
 }
 
-impl Iterator for MapCandidates<'_> {
+impl Numbers {
+    #[inline]
+    fn add(&mut self, number: u32) {
+        if self.first.is_none() {
+            self.first = Some(number);
+        } else if self.first != Some(number) && self.others.last() != Some(&number) {
+            self.others.push(number);
+        }
+    }
+
+    #[cold]
+    fn sort(&mut self) {
+        self.others.extend(self.first);
+        self.others.sort_unstable_by(|a, b| b.cmp(a));
+        self.others.dedup();
+        self.first = self.others.pop();
+    }
+}
+
+impl Iterator for Numbers {
     type Item = u32;
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        let numbers = &self.mapped.numbers;
-        let of = |segment| numbers[segment as usize];
-        self.candidates.by_ref().map(of).find(|number| self.run.contains(number))
+        let next = self.first.take();
+        if next.is_some() {
+            self.first = self.others.pop();
+        }
+        next
     }
 }
 
@@ -345,4 +369,28 @@ pub(super) fn is_uniform(segments: &[Segment], hasher: Hasher) -> bool {
     let mut kinds = segments.iter().map(lines);
     let first = kinds.next().flatten();
     first.is_some() && kinds.all(|kind| kind == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_sorted_and_once() {
+        let mut state = 1u64;
+        for len in 0..200 {
+            let mut numbers = Numbers { first: None, others: Vec::new() };
+            let mut expected = std::collections::BTreeSet::new();
+            for _ in 0..len {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let number = (state >> 40) as u32 % (1 + len / 3);
+                numbers.add(number);
+                expected.insert(number);
+            }
+            if !numbers.others.is_empty() {
+                numbers.sort();
+            }
+            assert!(numbers.eq(expected));
+        }
+    }
 }

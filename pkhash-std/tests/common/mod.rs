@@ -6,6 +6,9 @@
 
 #[cfg(feature = "cli")]
 pub(crate) mod command;
+#[cfg(feature = "ordered")]
+pub(crate) mod companions;
+pub(crate) mod sets;
 
 use std::collections::BTreeMap;
 use std::fs;
