@@ -208,8 +208,8 @@ fn csv() {
             "--key k --value v",
             &["input:2", "18446744073709551616"],
         ),
-        ("k,v\na,1\nb,2,3\n", "--key k", &["input", "line: 3"]),
-        ("k,v\na,1\nb\n", "--key k", &["input", "line: 3"]),
+        ("k,v\na,1\nb,2,3\n", "--key k", &["input:3", "2 fields"]),
+        ("k,v\na,1\nb\n", "--key k", &["input:3", "2 fields"]),
         (&format!("{quoted}0,1\n"), "--key k --hex", &["input:2", "not hex"]),
         ("k,v\na,1\na,2\n", "--key k --value v", &["duplicate", "\"a\"", "1", "2"]),
         ("k,v\na,300\n", "--key k --value v --value-width 1", &["input:2", "width"]),
@@ -1744,7 +1744,7 @@ fn as_sort_and_awk_have_it() {
         r#"awk 'NR == FNR { if (!($0 in a)) a[$0] = FNR - 1; next } $0 in a { $0 = $0 "\t" a[$0] } 1' a asked"#,
     );
     // The merge of two lists is the list of both: the first of equal keys, numbered on.
-    sh("cat a b > ab; pkhash merge a.pkh b.pkh -o m.pkh --on-duplicate first");
+    sh("cat a b > ab; pkhash merge a.pkh b.pkh -o m.pkh --on-duplicate first 2> note");
     same(
         "pkhash dump m.pkh | sort",
         r#"awk '
@@ -1757,4 +1757,204 @@ fn as_sort_and_awk_have_it() {
     );
     sh("sort -u ab > all; pkhash build all -o all.pkh; pkhash verify all.pkh m.pkh");
     same("pkhash dump all.pkh | sort -t '\t' -k 2n | cut -f 1", "cat all");
+}
+
+#[test]
+fn csv_that_ends_in_quotes() {
+    let shell = Shell::new();
+    // The record that was not closed begins on line 4, whatever comes behind it.
+    let head = "a,b,c\n1,\"two\nlines\",3\n";
+    for open in ["\"oops", "\"oops,x", "\"", "\"say \"\"", "\"\"\""] {
+        for record in [format!("{open},x,y"), format!("x,{open},y"), format!("x,y,{open}")] {
+            for more in ["", "\n", "\r\n", "\n2,b,c", "\n2,b,c\n3,d,e\n"] {
+                let input = format!("{head}{record}{more}");
+                for options in ["--csv --key a", "--csv --key c --skip-empty --set"] {
+                    shell.build_fails(&input, options, &["input:4: ", "quoted"]);
+                }
+                shell
+                    .run_with_input("build --csv --key a - -o fails.pkh", input.as_bytes())
+                    .fails(&["standard input:4: ", "quoted"]);
+            }
+        }
+    }
+    // In the header, behind empty lines, behind CRLF.
+    shell.build_fails("a,\"b\n1,2\n", "--csv --key a", &["input:1: ", "quoted"]);
+    shell.build_fails("\n\na\n1\n\n\n\"2\n3\n", "--csv --key a", &["input:7: ", "quoted"]);
+    shell.build_fails("a\r\n1\r\n\"2\r\n3\r\n", "--csv --key a", &["input:3: ", "quoted"]);
+    // What is closed is none of that, with and without an end of the last line.
+    for (field, key) in [
+        ("\"one\nline\n\"", "one\nline\n"),
+        ("\"\"\"\"", "\""),
+        ("\"say \"\"hello\"\"\"", "say \"hello\""),
+        ("\"\"", ""),
+        ("5\" disk", "5\" disk"),
+        ("5\"", "5\""),
+        ("\"a\"b", "ab"),
+        ("\"1\r\n2\"", "1\r\n2"),
+    ] {
+        for end in ["", "\n", "\r\n", "\r", "\n\n"] {
+            let table = shell.build(format!("k,v\n{field},7\nlast,8{end}"), "--csv --key k");
+            assert_eq!(table, pairs([(key, 0), ("last", 1)]), "{field}");
+            let table = shell.build(format!("v,k\n8,first\n7,{field}{end}"), "--csv --key k");
+            assert_eq!(table, pairs([("first", 0), (key, 1)]), "{field}");
+        }
+    }
+    for delimiter in ["\"", "\n", "\r"] {
+        let args =
+            ["build", "input", "-o", "fails.pkh", "--csv", "--key", "k", "--delimiter", delimiter];
+        shell.args(&args).fails(&["--delimiter"]);
+    }
+}
+
+#[test]
+fn csv_records_have_a_bound() {
+    let shell = Shell::new();
+    let long = "k".repeat(20 << 20);
+    let limit = (16 << 20).to_string();
+    for (input, line) in [
+        (format!("a,b\n\n1,{long}"), 3),
+        (format!("a,b\n1,\"{long}\",2\n"), 2),
+        (format!("a,b\n1,\"{}\n", "\n".repeat(20 << 20)), 2),
+        (long.clone(), 1),
+        // A header of many columns takes more memory than its bytes.
+        (",".repeat(3 << 20), 1),
+    ] {
+        let place = format!("input:{line}: ");
+        shell.build_fails(input, "--csv --key a --memory 8MiB", &[&place, "record", &limit]);
+    }
+    if Path::new("/dev/zero").exists() {
+        shell.run("build --csv --key a /dev/zero -o fails.pkh --memory 8MiB").fails(&[
+            "/dev/zero:1: ",
+            "record",
+            &limit,
+        ]);
+    }
+    // To the byte, with the end of the line; many columns and long fields within the bound are none of that.
+    let most = "v".repeat((16 << 20) - 3);
+    for end in ["\n", "\r"] {
+        let table = shell.build(format!("k,v\na,{most}{end}b,2\n"), "--csv --key k --memory 8MiB");
+        assert_eq!(table, pairs([("a", 0), ("b", 1)]));
+        let more = format!("k,v\na,{most}v{end}b,2\n");
+        shell.build_fails(more, "--csv --key k --memory 8MiB", &["input:2: ", &limit]);
+    }
+    shell.build_fails("1,".repeat(100_000), "--csv --key k", &["input: ", "\"k\""]);
+    let header: Vec<String> = (0..1000).map(|column| format!("c{column}")).collect();
+    let wide = format!("{}\n{}x\n", header.join(","), "1,".repeat(999));
+    assert_eq!(shell.build(&wide, "--csv --key c999"), pairs([("x", 0)]));
+    shell.build_fails(wide + &"1,".repeat(100_000), "--csv --key c0", &["input:3: ", "1000"]);
+}
+
+#[test]
+fn lines_longer_than_any_key_are_absent() {
+    let shell = Shell::new();
+    // The longest key is short, or longer than what is held of a line anyway.
+    for longest in [3, 5000] {
+        let key = "k".repeat(longest);
+        shell.build(format!("a\n{key}\n"), "");
+        for end in ["", "\n", "\r\n"] {
+            for len in [longest + 1, longest + 2, 4096, 4097, 4098, 4099, 5001, 5002, 3 << 20] {
+                if len <= longest {
+                    continue;
+                }
+                let long = "k".repeat(len);
+                shell.write("keys", format!("{long}\na\r\n{long}\r\n{key}\n{long}{end}"));
+                let run = shell.run("get t.pkh --keys keys").expect(1);
+                assert_eq!(run.text(), format!("a\t0\n{key}\t1\n"), "{len}");
+                assert_eq!(shell.run("in-set t.pkh --keys keys").expect(0).text(), "0\n1\n");
+                // One line each, and what is cut is still longer than any key.
+                let run = shell.run("get t.pkh --keys keys --missing").expect(1);
+                let lines: Vec<_> = run.text().lines().collect();
+                assert_eq!(lines.len(), 5);
+                for line in [lines[0], lines[2], lines[4]] {
+                    assert!(long.starts_with(line) && line.len() > longest && line.len() < 6000);
+                    assert!(len > 4096 || line == long);
+                }
+                let lines = shell.run("get t.pkh --keys keys --missing --json").expect(1);
+                assert_eq!(lines.json_lines().len(), 5);
+
+                let hex: String = "6b".repeat(len);
+                let key = "6b".repeat(longest);
+                shell.write("keys", format!("{hex}\n61\n{hex}\r\n{key}\n{hex}{end}"));
+                let run = shell.run("get t.pkh --hex --keys keys").expect(1);
+                assert_eq!(run.text(), format!("61\t0\n{key}\t1\n"), "{len}");
+                assert_eq!(shell.run("in-set t.pkh --hex --keys keys").expect(0).text(), "0\n1\n");
+                shell.write("keys", format!("61\0{hex}\0{key}\0"));
+                let run = shell.run("get t.pkh --hex -0 --keys keys").expect(1);
+                assert_eq!(run.text(), format!("61\t0\0{key}\t1\0"));
+            }
+        }
+        // What is no hex at its beginning is an error, however long the line is.
+        shell.write("keys", format!("61\n{}", "zz".repeat(1 << 20)));
+        shell.run("get t.pkh --hex --keys keys").fails(&["keys:2: ", "not hex"]);
+    }
+}
+
+#[test]
+fn the_folder_for_temporary_files_is_looked_at_first() {
+    let shell = Shell::new();
+    shell.write("file", "");
+    shell.write("csv", "k\na\n");
+    for folder in ["absent", "file", "absent/deeper"] {
+        // Nothing of this would spill.
+        for options in ["", "--set", "--ordered", "--memory 64MiB"] {
+            let options = format!("{options} --temp-dir {folder}");
+            shell.build_fails("a\n", &options, &["--temp-dir", folder]);
+        }
+        shell
+            .run(&format!("build --csv --key k csv -o - --temp-dir {folder}"))
+            .fails(&["--temp-dir", folder]);
+    }
+    fs::create_dir(shell.0.path("there")).unwrap();
+    assert_eq!(shell.build("a\n", "--temp-dir there"), pairs([("a", 0)]));
+    assert_eq!(fs::read_dir(shell.0.path("there")).unwrap().count(), 0);
+}
+
+#[test]
+fn inputs_that_are_no_lists() {
+    let shell = Shell::new();
+    shell.build("a\nb\n", "");
+    let table = shell.0.read("t.pkh");
+    let gzip = [&[0x1f, 0x8b, 8, 0][..], b"\n1\n2\n"].concat();
+    let zstd = [&[0x28, 0xb5, 0x2f, 0xfd][..], b"\n1\n2\n"].concat();
+    for (input, cause) in
+        [(&gzip, "gzip"), (&zstd, "zstd"), (&table, "dump"), (&gzip[..2].to_vec(), "gzip")]
+    {
+        for options in ["", "--null", "--text", "--csv --key k", "--csv --key k --hex"] {
+            shell.build_fails(input, options, &["input: ", cause]);
+        }
+        shell.run_with_input("build - -o fails.pkh", input).fails(&["standard input: ", cause]);
+    }
+    // Nearly so, and pairs, are keys.
+    for begin in [&[0x1f][..], &[0x1f, 0x8c], &[0x28, 0xb5, 0x2f], b"\x89pkh", b"\x89PNG"] {
+        let input = [begin, b"\nb"].concat();
+        assert_eq!(shell.build(input, ""), pairs([(begin, 0), (b"b", 1)]));
+    }
+    for begin in [&[0x1f, 0x8b][..], &[0x28, 0xb5, 0x2f, 0xfd]] {
+        let input = [begin, b"\t7\n"].concat();
+        assert_eq!(shell.build(input, "--pairs"), pairs([(begin, 7)]));
+    }
+    assert_eq!(shell.build("1f8b\n", "--hex"), pairs([([0x1f, 0x8b], 0)]));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_key() {
+    let shell = Shell::new();
+    let mark = "\u{feff}";
+    let abc = pairs([("a", 0), ("b", 1), ("", 2)]);
+    assert_eq!(shell.build(format!("{mark}a\nb\n\n"), ""), abc);
+    assert_eq!(shell.build(format!("{mark}a\0b\0\0"), "--null"), abc);
+    assert_eq!(shell.build(format!("{mark}61\n62\n\n"), "--hex"), abc);
+    assert_eq!(shell.build(format!("{mark}k,v\na,\nb,\n\"\",\n"), "--csv --key k"), abc);
+    assert_eq!(shell.build(format!("{mark}\"k\"\na\nb\n\"\"\n"), "--csv --key k"), abc);
+    shell.run_with_input("build - -o t.pkh", format!("{mark}a\nb\n\n").as_bytes()).expect(0);
+    assert_eq!(shell.table("t.pkh"), abc);
+    assert_eq!(shell.build(mark, ""), pairs::<&str>([]));
+    // Elsewhere it belongs to the key, and so does a part of it.
+    let inside = format!("{mark}b");
+    assert_eq!(shell.build(format!("a\n{inside}"), ""), pairs([("a", 0), (&inside, 1)]));
+    assert_eq!(shell.build(b"\xef\xbb\n", ""), pairs([(b"\xef\xbb", 0)]));
+    // `dump` writes no mark: what it writes is read back.
+    assert_eq!(shell.build(format!("{inside}\t5\n"), "--pairs"), pairs([(&inside, 5)]));
+    let dump = shell.run("dump t.pkh").expect(0);
+    assert_eq!(shell.build(&dump.out, "--pairs"), pairs([(&inside, 5)]));
 }

@@ -882,3 +882,272 @@ fn as_maps_have_it() {
         assert!(docs.is_superset(&merged) && (tables > 1 || docs == merged), "seed {seed}");
     }
 }
+
+/// The lines of a run's notes, which are all that it says on standard error.
+fn notes(run: &Run) -> Vec<&str> {
+    assert!(run.err.lines().all(|line| line.starts_with("pkhash: note: ")), "{}", run.err);
+    run.err.lines().collect()
+}
+
+#[test]
+fn docs_that_a_merge_would_number_alike() {
+    let shell = Shell::new();
+    let dense = |prefix: &str, docs: std::ops::Range<u32>| -> String {
+        docs.map(|doc| format!("{prefix}{doc} {doc}\n")).collect()
+    };
+    shell.table("a.pkh", &dense("a", 0..500), "");
+    shell.table("b.pkh", &dense("b", 0..3), "");
+    shell.table("c.pkh", &dense("c", 500..900), "");
+    shell.table("d.pkh", &dense("d", 899..1000), "");
+    // Most docs have no key, but there is a small one.
+    shell.table("gaps.pkh", "g 1\nh 9000\n", "");
+    shell.table("far.pkh", &format!("f {}\n", u64::MAX), "");
+    shell.table("none.pkh", "", "");
+    shell.table("set.pkh", "x \ny \n", "--set");
+    shell.0.write("map", (0..500).map(|doc| format!("{}\n", doc + 3)).collect::<String>());
+    shell.0.write("a.del", "7\n");
+    for (line, names) in [
+        ("a.pkh b.pkh", Some(["a.pkh", "b.pkh"])),
+        ("b.pkh none.pkh c.pkh a.pkh", Some(["a.pkh", "b.pkh"])),
+        ("a.pkh c.pkh d.pkh", Some(["c.pkh", "d.pkh"])),
+        ("gaps.pkh c.pkh", Some(["gaps.pkh", "c.pkh"])),
+        ("gaps.pkh b.pkh", Some(["gaps.pkh", "b.pkh"])),
+        ("a.pkh b.pkh --deleted-docs a.del --deleted-docs -", Some(["a.pkh", "b.pkh"])),
+        ("a.pkh b.pkh --offset", None),
+        ("a.pkh b.pkh --doc-map map --doc-map -", None),
+        ("a.pkh c.pkh far.pkh", None),
+        ("a.pkh none.pkh none.pkh", None),
+        ("a.pkh", None),
+        ("set.pkh", None),
+    ] {
+        for json in ["", "--json"] {
+            let run = shell.run(&format!("merge {line} -o m.pkh {json}")).expect(0);
+            match (notes(&run)[..].first(), names) {
+                (None, None) => {}
+                (Some(note), Some(names)) => {
+                    for part in names.iter().chain(&["--offset", "--doc-map"]) {
+                        assert!(note.contains(part), "{line}: no {part} in {note}");
+                    }
+                    assert_eq!(notes(&run).len(), 1);
+                }
+                (note, _) => panic!("{line}: {note:?}"),
+            }
+            assert!(!run.text().contains("note"));
+            if !json.is_empty() {
+                assert!(run.json()["keys"].is_number());
+            }
+        }
+    }
+    let help = shell.text("merge --help").split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["docs of several tables then have one ID", "comes first on the command line"] {
+        assert!(help.contains(part), "{help}");
+    }
+}
+
+/// Every command takes a folder, or says that it cannot.
+#[test]
+fn folders_for_all_commands() {
+    let shell = Shell::new();
+    for name in ["seg", "empty"] {
+        fs::create_dir(shell.0.path(name)).unwrap();
+    }
+    for (name, pairs, seconds) in
+        [("b", "x 0\nb 1\n", 30), ("a", "x 0\na 1\n", 10), ("c", "x 0\nc 1\n", 20)]
+    {
+        let name = format!("seg/{name}.pkh");
+        shell.table(&name, pairs, "");
+        shell.modified(&name, seconds);
+    }
+    let in_order = ["seg/b.pkh", "seg/c.pkh", "seg/a.pkh"];
+    let verified: Vec<String> =
+        in_order.iter().map(|name| format!("{name}: ok, 2 keys\n")).collect();
+    assert_eq!(shell.text("verify seg"), verified.concat());
+    for command in ["stats", "verify"] {
+        let lines = shell.run(&format!("{command} seg/ seg/a.pkh --json")).expect(0).json_lines();
+        let names: Vec<_> = lines.iter().map(|line| line["table"].as_str().unwrap()).collect();
+        assert_eq!(names, [&in_order[..], &["seg/a.pkh"]].concat(), "{command}");
+    }
+    let stats = shell.text("stats seg");
+    let names: Vec<_> = stats.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(names, in_order);
+    let merge = "merge seg --on-duplicate first --offset";
+    shell.run(&format!("{merge} -o folder.pkh")).expect(0);
+    let merge = merge.replace("seg", &in_order.join(" "));
+    shell.run(&format!("{merge} -o named.pkh")).expect(0);
+    assert!(shell.0.read("folder.pkh") == shell.0.read("named.pkh"));
+    assert_eq!(shell.dump("folder.pkh")[&b"x"[..]], 0);
+    // What is wrong with a table in a folder names the table.
+    shell.table("seg/seed.pkh", "s 0\n", "--seed 9");
+    shell.modified("seg/seed.pkh", 0);
+    shell.fails("merge seg --offset -o fails.pkh", &["seg/seed.pkh", "seed"]);
+    shell.0.write("seg/bad.pkh", "text");
+    let run = shell.run("verify seg");
+    run.fails(&["seg/bad.pkh", "1 of 5 tables are faulty"]);
+    shell.fails("stats seg", &["seg/bad.pkh"]);
+
+    for command in ["stats", "verify", "merge -o fails.pkh"] {
+        shell.fails(&format!("{command} empty"), &["empty: no tables (*.pkh) in this folder"]);
+    }
+    for line in ["dump seg", "range seg", "prefix seg x", "range seg --trust"] {
+        shell.fails(line, &["seg: a folder", "one table"]);
+    }
+}
+
+/// A companion of the table before: told of when it comes to be, and told apart from damage.
+#[test]
+fn companions_of_a_table_before() {
+    let shell = Shell::new();
+    shell.table("old.pkh", "a 0\n", "");
+    let publish = ["build input --pairs -o w.pkh", "merge old.pkh -o w.pkh"];
+    for line in publish {
+        shell.table("w.pkh", "a 0\nb 1\n", "--ordered");
+        shell.0.write("input", "c\t0\n");
+        let run = shell.run(&format!("{line} --json")).expect(0);
+        let [note] = notes(&run)[..] else { panic!("{}", run.err) };
+        for part in ["w.pkh.fst", "remove it", "--ordered"] {
+            assert!(note.contains(part), "{note}");
+        }
+        assert!(run.json()["ordered"].is_null());
+
+        // The table is sound.
+        let run = shell.run("verify w.pkh old.pkh").expect(2);
+        assert!(run.text().contains("w.pkh: the table is sound, 1 keys, but"), "{}", run.text());
+        let err = run.fails(&["w.pkh.fst", "1 of 2 tables have a companion of another table"]);
+        assert!(!err.contains("faulty"), "{err}");
+        let run = shell.run("verify w.pkh --json").expect(2);
+        let json = run.json();
+        assert_eq!(json["fault"], "companion of another table");
+        assert_eq!((&json["ok"], &json["keys"]), (&false.into(), &1.into()));
+        assert!(json["error"].as_str().unwrap().contains("w.pkh.fst"));
+        // As it says: either helps.
+        shell.run(&format!("{line} --ordered")).expect(0);
+        shell.run("verify w.pkh").expect(0);
+        // The same table once more: the companion is still its own.
+        assert!(notes(&shell.run(line).expect(0)).is_empty());
+        shell.run("verify w.pkh").expect(0);
+        fs::remove_file(shell.0.path("w.pkh.fst")).unwrap();
+        assert!(notes(&shell.run(line).expect(0)).is_empty());
+        shell.run("verify w.pkh").expect(0);
+    }
+    // Damage of either is not that.
+    shell.table("w.pkh", "a 0\nb 1\n", "--ordered");
+    let (table, companion) = (shell.0.read("w.pkh"), shell.0.read("w.pkh.fst"));
+    for (file, good, fault, says) in [
+        ("w.pkh", &table, "table", "1 of 1 tables are faulty"),
+        ("w.pkh.fst", &companion, "companion", "1 of 1 tables have a faulty companion"),
+    ] {
+        let mut bad = good.clone();
+        let middle = bad.len() / 3;
+        bad[middle] ^= 1;
+        for bad in [bad, good[..good.len() - 1].to_vec(), [good, &b"\n"[..]].concat(), vec![]] {
+            shell.0.write(file, bad);
+            shell.run("verify w.pkh").fails(&[file, says]);
+            assert_eq!(shell.run("verify w.pkh --json").expect(2).json()["fault"], fault);
+        }
+        shell.0.write(file, good);
+    }
+    // Bytes behind the end, in words.
+    shell.0.write("w.pkh", [&table, &b"\n"[..]].concat());
+    shell.fails("get w.pkh -- a", &["w.pkh", "bytes behind its end"]);
+}
+
+/// Whatever was done to a companion, a search that trusts it ends with an answer or an error, never a
+/// panic.
+#[test]
+fn trusted_companions_that_are_damaged() {
+    let shell = Shell::new();
+    let pairs: String = (0..200).map(|i| format!("key{:03} {i}\n", i * 7 % 1000)).collect();
+    shell.table("t.pkh", &pairs, "--ordered");
+    let good = shell.0.read("t.pkh.fst");
+    let mut rng = Rng(4);
+    let mut damaged = 0;
+    for round in 0..60 {
+        let mut bad = good.clone();
+        // The root lies at the end of the fst.
+        let begin = if round % 2 == 0 { bad.len().saturating_sub(400) } else { 24 };
+        for _ in 0..20 {
+            let at = begin + rng.below(bad.len() - 110 - begin);
+            bad[at] = 0xff;
+        }
+        shell.0.write("t.pkh.fst", bad);
+        for line in ["range t.pkh --trust --limit 500", "prefix t.pkh key --trust --limit 500"] {
+            let run = shell.run(line);
+            if run.status.code() == Some(2) {
+                let message = run.fails(&["t.pkh.fst"]);
+                assert_eq!(message.lines().count(), 1, "{message}");
+                damaged += usize::from(message.contains("damaged (it was opened with --trust)"));
+            } else {
+                assert!(matches!(run.status.code(), Some(0 | 1)), "{:?} {}", run.status, run.err);
+                assert_eq!(run.err, "");
+            }
+        }
+        shell.run("range t.pkh").fails(&["t.pkh.fst"]);
+    }
+    assert!(damaged > 0);
+}
+
+/// Names of files are printed as keys are: none makes a line of its own, or reaches a terminal as more than
+/// text.
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_printable() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let shell = Shell::new();
+    let folder = shell.0.path("seg");
+    fs::create_dir(&folder).unwrap();
+    shell.table("t.pkh", "a 0\n", "");
+    shell.table("other.pkh", "b 0\n", "");
+    let table = shell.0.path("t.pkh");
+    for (name, shown) in [
+        (&b"plain.pkh"[..], "seg/plain.pkh"),
+        ("größe €.pkh".as_bytes(), "seg/größe €.pkh"),
+        (b"tab\t.pkh", "\\x7365672f746162092e706b68"),
+        (b"line\nfeed.pkh", "\\x7365672f6c696e650a666565642e706b68"),
+        (b"\x1b[31m.pkh", "\\x7365672f1b5b33316d2e706b68"),
+        (b"\xff.pkh", "\\x7365672fff2e706b68"),
+        ("\u{9b}.pkh".as_bytes(), "\\x7365672fc29b2e706b68"),
+    ] {
+        let path = folder.join(std::ffi::OsStr::from_bytes(name));
+        fs::copy(&table, &path).unwrap();
+        assert_eq!(shell.text("get seg -- a"), format!("a\t{shown}\t0\n"));
+        assert_eq!(shell.text("in-set seg -- a"), format!("{shown}\t0\n"));
+        assert_eq!(shell.text("verify seg"), format!("{shown}: ok, 1 keys\n"));
+        assert_eq!(shell.text("stats seg").lines().next(), Some(shown));
+        for line in [
+            "get seg --json -- a",
+            "in-set seg --json -- a",
+            "verify seg --json",
+            "stats seg --json",
+        ] {
+            assert_eq!(shell.run(line).expect(0).json()["table"], shown, "{line}");
+        }
+        // A companion that is none.
+        let companion = pkhash_std::companion_path(&path);
+        fs::write(&companion, "text").unwrap();
+        let stats = shell.text("stats seg");
+        assert!(stats.contains("unusable: seg/"), "{stats}");
+        assert!(!stats.contains(|char: char| char.is_control() && char != '\n'), "{stats:?}");
+        assert!(stats.lines().skip(1).all(|line| line.starts_with("  ")), "{stats:?}");
+        fs::remove_file(companion).unwrap();
+        // In messages: one line each, without control characters.
+        fs::write(&path, "text").unwrap();
+        for line in ["get seg -- a", "verify seg", "stats seg", "merge seg -o m.pkh"] {
+            let message = shell.fails(line, &["seg/", ".pkh"]);
+            let lines = if line == "verify seg" { 2 } else { 1 };
+            assert_eq!(message.lines().count(), lines, "{message}");
+            let control = |char: char| char.is_control() && char != '\n';
+            assert!(!message.contains(control), "{message:?}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn the_version_names_the_command() {
+    let shell = Shell::new();
+    let version = format!("pkhash {}\n", env!("CARGO_PKG_VERSION"));
+    for line in ["--version", "-V"] {
+        assert_eq!(shell.text(line), version);
+    }
+}

@@ -1,6 +1,6 @@
 //! How a command ends.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 
 /// A command that did its work.
@@ -51,5 +51,34 @@ impl fmt::Display for Fail {
             Self::Message(message) => f.write_str(message),
             Self::OutputClosed => f.write_str("standard output was closed"),
         }
+    }
+}
+
+/// Prints an error on standard error.
+pub(crate) fn complain(fail: &Fail) {
+    eprintln!("pkhash: {}", Plain(&fail.to_string()));
+}
+
+/// Prints what is no error, but may not be what was meant.
+pub(crate) fn note(message: impl fmt::Display) {
+    eprintln!("pkhash: note: {}", Plain(&message.to_string()));
+}
+
+/// A message of one line, without anything that a terminal would obey: names of files and causes come from
+/// others.
+pub(crate) struct Plain<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for char in self.0.chars() {
+            if char.is_control() {
+                for byte in char.encode_utf8(&mut [0; 4]).bytes() {
+                    write!(f, "\\x{byte:02x}")?;
+                }
+            } else {
+                f.write_char(char)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use pkhash_std::{Segment, SegmentSet};
+
 use crate::fail::{Fail, Result};
 use crate::input::Input;
 use crate::output::KeyArgs;
@@ -13,12 +15,16 @@ pub(crate) struct KeysArgs {
     /// The keys.
     #[arg(last = true, value_name = "KEY", required_unless_present = "keys_from")]
     keys: Vec<OsString>,
-    /// Read the keys from a file, one a line; `-` is standard input.
+    /// Read the keys from a file, one a line; `-` is standard input. A line may be of any length: the
+    /// tables do not have a key that is longer than all of theirs.
     #[arg(long = "keys", value_name = "FILE", conflicts_with = "keys")]
     keys_from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) form: KeyArgs,
 }
+
+/// Lines of a file of keys are held up to this length, or that of the longest key that a table has.
+const LINE_HELD: u64 = 4096;
 
 /// Some keys, one behind the other.
 #[derive(Default)]
@@ -50,9 +56,11 @@ impl Keys {
 }
 
 impl KeysArgs {
-    /// Hands over the keys in their order, at most so many at a time; never none.
+    /// Hands over the keys in their order, at most so many at a time; never none. A key from a file that is
+    /// longer than the longest of `set` may be cut, but stays longer than it, and so absent.
     pub(crate) fn batches(
         &self,
+        set: &SegmentSet,
         most: usize,
         mut take: impl FnMut(&[&[u8]]) -> Result<()>,
     ) -> Result<()> {
@@ -74,9 +82,14 @@ impl KeysArgs {
                 }
             }
             Some(path) => {
-                let limit = 2 * u64::from(pkhash_std::core::format::MAX_KEY_LEN);
-                let mut lines = Input::open(path)?.into_lines(self.form.separator(), limit);
-                while let Some((_, line)) = lines.next()? {
+                // One byte more than a key that might be there; hex takes two characters for each.
+                let held = LINE_HELD.max(longest_key(set) as u64) + 1;
+                let held = if self.form.hex { 2 * held } else { held };
+                // Room for CRLF, which is no part of the key.
+                let mut lines = Input::open(path)?.into_lines(self.form.separator(), held + 2);
+                while let Some(line) = lines.next_cut()? {
+                    let line = &line
+                        [..usize::try_from(held).map_or(line.len(), |held| line.len().min(held))];
                     match self.form.read_line(line, &mut buffer) {
                         Ok(key) => add(key)?,
                         Err(cause) => return Err(lines.fail(cause)),
@@ -86,6 +99,12 @@ impl KeysArgs {
         }
         if keys.ends.is_empty() { Ok(()) } else { take(&keys.slices()) }
     }
+}
+
+/// Length of the longest key in a set.
+pub(crate) fn longest_key(set: &SegmentSet) -> usize {
+    let longest = |segment: &Segment| segment.table().footer().max_key_len as usize;
+    set.segments().iter().map(longest).max().unwrap_or(0)
 }
 
 /// A key on the command line.

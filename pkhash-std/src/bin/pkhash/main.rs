@@ -22,7 +22,7 @@ use fail::{Answer, Fail};
 
 /// Exact primary-key lookup: an immutable hash table on disk.
 #[derive(Parser)]
-#[command(version, about, long_about = None, max_term_width = 100)]
+#[command(name = "pkhash", version, about, long_about = None, max_term_width = 100)]
 #[command(after_help = "\
 Exit codes: 0 found or done, 1 a key was not found (in-set, range, prefix: nothing was), 2 error.
 PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up.")]
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough: `pkhash dump … | head`.
         Err(Fail::OutputClosed) => ExitCode::SUCCESS,
         Err(fail) => {
-            eprintln!("pkhash: {fail}");
+            fail::complain(&fail);
             ExitCode::from(2)
         }
     }

@@ -1,11 +1,13 @@
 //! Writing keys and values, and the forms in which a key is text.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
-use pkhash_std::{Value, ValueKind};
+use pkhash_std::{Error, Mode, OrderedOptions, TableFile, Value, ValueKind, companion_path};
 use serde_json::json;
 
-use crate::fail::{Fail, Result};
+use crate::fail::{Fail, Result, note};
+use crate::ui::has_companion;
 
 /// How keys are read and written. The same options mean the same for every command.
 #[derive(clap::Args, Clone, Copy)]
@@ -100,6 +102,38 @@ impl std::fmt::Display for Hex<'_> {
             f.write_str(std::str::from_utf8(&text[..2 * chunk.len()]).unwrap_or_default())?;
         }
         Ok(())
+    }
+}
+
+/// The name of a file, as a key is written: one that is not printable, or not text, as `\x` and its hex.
+pub(crate) struct Name<'a>(pub(crate) &'a Path);
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.0.as_os_str().as_encoded_bytes();
+        match std::str::from_utf8(bytes) {
+            Ok(text) if printable(bytes) && !bytes.starts_with(HEX_MARK) => f.write_str(text),
+            _ => write!(f, "\\x{}", Hex(bytes)),
+        }
+    }
+}
+
+/// Says so if a table that was just published lies beside the companion of the one before it.
+pub(crate) fn note_stale_companion(table: &Path) {
+    if table == Path::new("-") || !has_companion(table) {
+        return;
+    }
+    let path = companion_path(table);
+    // The same table, built anew, has the same companion. What it says of its table is not in the fst.
+    let fits = TableFile::map(table).and_then(|file| {
+        OrderedOptions::new().trusted(true).mode(Mode::Map).open(&path, &file.table())
+    });
+    if let Err(Error::Companion { .. }) = fits {
+        note(format_args!(
+            "{} is not the ordered companion of this table, but of one before: remove it, or make \
+             another with --ordered",
+            path.display()
+        ));
     }
 }
 

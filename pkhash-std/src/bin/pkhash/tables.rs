@@ -33,11 +33,7 @@ impl TablesArgs {
 
     /// Opens all tables.
     pub(crate) fn open(&self) -> Result<Vec<TableFile>> {
-        let mut files = Vec::new();
-        for path in &self.tables {
-            if path.is_dir() { files.extend(list(path)?) } else { files.push(path.clone()) }
-        }
-        files.iter().map(|path| self.open.open(path)).collect()
+        listed(&self.tables)?.iter().map(|path| self.open.open(path)).collect()
     }
 
     /// The segments of these tables, with their live docs.
@@ -53,6 +49,26 @@ impl TablesArgs {
     pub(crate) fn set(&self) -> Result<SegmentSet> {
         Ok(SegmentSet::new(self.segments(self.open()?)?)?)
     }
+}
+
+/// These tables, with those in a folder instead of the folder.
+pub(crate) fn listed(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() { files.extend(list(path)?) } else { files.push(path.clone()) }
+    }
+    Ok(files)
+}
+
+/// For commands that take one table: whether this is one, and not many.
+pub(crate) fn check_one(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        let path = path.display();
+        return Err(Fail::message(format_args!(
+            "{path}: a folder, and this command takes one table: name a table in it"
+        )));
+    }
+    Ok(())
 }
 
 /// The tables in a folder, the newest first.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount};
+use pkhash_std::core::format::MAGIC;
 use pkhash_std::{
     Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, Options, Publication, TableFile,
     TableWriter, ValueChoice, ValueFormat, WriterOptions, build_companion_publication,
@@ -20,7 +21,8 @@ use crate::ui;
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file of keys; `-` is standard input.
+    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out, except
+    /// with `--pairs`.
     input: PathBuf,
     /// The table; `-` is standard output. It appears under its name when it is complete.
     #[arg(long, short, value_name = "TABLE")]
@@ -102,6 +104,9 @@ impl From<OnDuplicateArg> for OnDuplicate {
 fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
+        [b'"' | b'\r' | b'\n'] => {
+            Err("quotes and ends of lines do not separate columns".to_owned())
+        }
         [byte] => Ok(*byte),
         _ => Err("expected one ASCII character, or \\t".to_owned()),
     }
@@ -158,7 +163,8 @@ impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
-        let input = Input::open(&self.input)?;
+        check_temp_dir(self.temp_dir.as_deref())?;
+        let mut input = Input::open(&self.input)?;
         let from = input.name();
         let make = self.make.make()?;
         let value = if self.set {
@@ -207,6 +213,7 @@ impl Args {
         };
         cancel.remove_on_exit(writer.temporary_path());
         cancel.at_once(|| {
+            self.check_head(&mut input)?;
             if self.csv {
                 self.read_csv(input, &mut writer, &reading)
             } else {
@@ -232,6 +239,7 @@ impl Args {
             };
             Some(make_ordered(&self.output, &cancel, options, build_companion_publication)?)
         } else {
+            crate::output::note_stale_companion(&self.output);
             None
         };
         let times = [("read", read), ("all", began.elapsed())];
@@ -244,6 +252,36 @@ impl Args {
         if self.set { writer.add_bytes(key, &[]) } else { writer.add(key, value) }
     }
 
+    /// Bytes of a line, or of a record. A key that is longer than the budget cannot be built within it, and
+    /// hex takes two characters.
+    fn line_limit(&self) -> u64 {
+        (self.memory as u64).saturating_mul(2)
+    }
+
+    /// Looks at the beginning of the input. What is no list of keys would mostly build, of nonsense.
+    fn check_head(&self, input: &mut Input) -> Result<()> {
+        // As `dump` writes them, keys may begin with anything.
+        if self.pairs {
+            return Ok(());
+        }
+        if self.csv || !self.keys.hex {
+            let head = input.peek(MAGIC.len() as u64)?;
+            let what = if head.starts_with(&[0x1f, 0x8b]) {
+                "the input is compressed by gzip: decompress it first (keys that begin so: --hex)"
+            } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+                "the input is compressed by zstd: decompress it first (keys that begin so: --hex)"
+            } else if head == MAGIC {
+                "the input is a table: `dump` lists its keys"
+            } else {
+                ""
+            };
+            if !what.is_empty() {
+                return Err(Fail::message(format_args!("{}: {what}", input.name())));
+            }
+        }
+        input.skip_mark()
+    }
+
     fn read_lines(
         &self,
         input: Input,
@@ -251,8 +289,7 @@ impl Args {
         reading: &indicatif::ProgressBar,
     ) -> Result<()> {
         let by_bytes = input.len.is_some();
-        // A key that is longer than the budget cannot be built within it. Hex takes two characters.
-        let mut lines = input.into_lines(self.keys.separator(), 2 * self.memory as u64);
+        let mut lines = input.into_lines(self.keys.separator(), self.line_limit());
         let mut buffer = Vec::new();
         loop {
             let Some((number, line)) = lines.next()? else { return Ok(()) };
@@ -307,38 +344,28 @@ impl Args {
         reading: &indicatif::ProgressBar,
     ) -> Result<()> {
         let (name, by_bytes) = (input.name(), input.len.is_some());
-        let fail = |error: csv::Error| Fail::message(format_args!("{name}: {error}"));
-        let mut csv = csv::ReaderBuilder::new()
-            .delimiter(self.delimiter)
-            .buffer_capacity(1 << 20)
-            .from_reader(Uninterrupted(input.into_reader()));
-        let headers = csv.byte_headers().map_err(fail)?.clone();
+        let mut records = input.into_records(self.delimiter, self.line_limit());
+        records.next()?;
         let column = |wanted: &str| {
-            headers.iter().position(|header| header == wanted.as_bytes()).ok_or_else(|| {
-                let have: Vec<_> = headers.iter().map(String::from_utf8_lossy).collect();
+            records.fields().position(|header| header == wanted.as_bytes()).ok_or_else(|| {
+                let have: Vec<_> = records.fields().map(String::from_utf8_lossy).collect();
                 Fail::message(format_args!("{name}: no column {wanted:?} among {have:?}"))
             })
         };
         let key_column = column(self.key.as_deref().unwrap_or_default())?;
         let value_column = self.value.as_deref().map(column).transpose()?;
-        let mut record = csv::ByteRecord::new();
         let mut buffer = Vec::new();
         for number in 0u64.. {
-            if !csv.read_byte_record(&mut record).map_err(fail)? {
+            if !records.next()? {
                 break;
             }
-            let line = record.position().map_or(0, csv::Position::line);
-            let fail = |cause: String| Fail::message(format_args!("{name}:{line}: {cause}"));
-            // The reader has checked that all records are as long as the header.
-            let key = record.get(key_column).unwrap_or_default();
-            let key = self.keys.read_line(key, &mut buffer).map_err(fail)?;
+            let fail = |cause: String| records.fail(cause);
+            let key = self.keys.read_line(records.field(key_column), &mut buffer).map_err(fail)?;
             if key.is_empty() && self.skip_empty {
                 continue;
             }
             let value = match value_column {
-                Some(column) => {
-                    parse_value(record.get(column).unwrap_or_default()).map_err(fail)?
-                }
+                Some(column) => parse_value(records.field(column)).map_err(fail)?,
                 None => number,
             };
             match self.add(writer, key, value) {
@@ -348,24 +375,22 @@ impl Args {
                 other => other?,
             }
             if number % 65_536 == 0 {
-                reading.set_position(if by_bytes { csv.position().byte() } else { number });
+                reading.set_position(if by_bytes { records.bytes } else { number });
             }
         }
         Ok(())
     }
 }
 
-/// Reads again when a signal interrupts, which the reader of CSV leaves to others.
-struct Uninterrupted<R>(R);
-
-impl<R: io::Read> io::Read for Uninterrupted<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.read(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
+/// A folder for temporary files that cannot have any is noticed at once, and not when the first is needed.
+pub(crate) fn check_temp_dir(folder: Option<&Path>) -> Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    match tempfile::tempfile_in(folder) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Fail::message(format_args!(
+            "--temp-dir: cannot create a file in {}: {error}",
+            folder.display()
+        ))),
     }
 }
 

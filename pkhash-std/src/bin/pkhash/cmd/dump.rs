@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::fail::{Answer, Result};
 use crate::output::{ListArgs, Output, Shown};
+use crate::tables::check_one;
 use crate::ui::OpenArgs;
 
 /// Print all keys and values as `key TAB value`, in the order of the table.
@@ -22,6 +23,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
+        check_one(&self.table)?;
         let file = self.open.open(&self.table)?;
         let kind = file.footer().value.kind();
         let mut out = Output::new();

@@ -6,8 +6,8 @@ use pkhash_std::{SegmentSet, TableFile, Value};
 use serde_json::json;
 
 use crate::fail::{Answer, Result};
-use crate::keys::KeysArgs;
-use crate::output::{Output, json_value, write_value};
+use crate::keys::{KeysArgs, longest_key};
+use crate::output::{Name, Output, json_value, write_value};
 use crate::tables::TablesArgs;
 
 /// Look up keys: prints `key TAB value`, or with several tables, or a folder, `key TAB table TAB value`.
@@ -21,7 +21,8 @@ pub(crate) struct Args {
     tables: TablesArgs,
     #[command(flatten)]
     keys: KeysArgs,
-    /// List absent keys too: alone on their line, in JSON with the value null.
+    /// List absent keys too: alone on their line, in JSON with the value null. A line of `--keys` that is
+    /// longer than 4 KiB and than all keys of the tables is cut to about that length.
     #[arg(long)]
     missing: bool,
     /// Print an object of JSON for each key.
@@ -32,13 +33,17 @@ pub(crate) struct Args {
 /// Keys that are looked up together.
 const BATCH: usize = 4096;
 
+/// They are fewer if they may take more memory than this.
+const BATCH_BYTES: usize = 16 << 20;
+
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let set = self.tables.set()?;
         let named = self.tables.named();
         let mut out = Output::new();
         let mut all_found = true;
-        self.keys.batches(BATCH, |keys| {
+        let most = (BATCH_BYTES / longest_key(&set).max(1)).clamp(1, BATCH);
+        self.keys.batches(&set, most, |keys| {
             all_found &= self.look_up(&set, named, keys, &mut out)?;
             Ok(())
         })?;
@@ -82,7 +87,7 @@ impl Args {
             self.keys.form.write(key, out)?;
             if let Some((table, value)) = answer {
                 if named {
-                    write!(out, "\t{}", table.path().display())?;
+                    write!(out, "\t{}", Name(table.path()))?;
                 }
                 out.write_all(b"\t")?;
                 write_value(table.footer().value.kind(), value, out)?;
@@ -101,7 +106,7 @@ impl Args {
         out.line(match answer {
             Some((table, value)) => json!({
                 "key": key,
-                "table": table.path().display().to_string(),
+                "table": Name(table.path()).to_string(),
                 "value": json_value(table.footer().value.kind(), value),
             }),
             None => json!({ "key": key, "value": null }),

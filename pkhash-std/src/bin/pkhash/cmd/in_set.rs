@@ -11,7 +11,7 @@ use super::build::same_file;
 use crate::fail::{Answer, Fail, Result};
 use crate::keys::KeysArgs;
 use crate::live_docs::{check_values, docs_of};
-use crate::output::Output;
+use crate::output::{Name, Output};
 use crate::tables::TablesArgs;
 use crate::ui;
 
@@ -66,7 +66,7 @@ impl Args {
         }
         let set = SegmentSet::new(segments)?;
         let mut found = set.in_set::<&[u8]>(&[])?;
-        self.keys.batches(usize::MAX, |keys| {
+        self.keys.batches(&set, usize::MAX, |keys| {
             found = set.in_set(keys).map_err(|error| match error {
                 pkhash_std::Error::NoDocId { segment, .. } => {
                     let path = set.segments()[segment].table().path();
@@ -91,7 +91,7 @@ impl Args {
                 self.print_json(segment, docs, &mut out)?;
                 continue;
             }
-            let table = segment.table().path().display();
+            let table = Name(segment.table().path());
             for doc in docs {
                 out.with(|out| {
                     if named {
@@ -112,7 +112,7 @@ impl Args {
         docs: impl Iterator<Item = u32>,
         out: &mut Output,
     ) -> Result<()> {
-        let table = json!(segment.table().path().display().to_string());
+        let table = json!(Name(segment.table().path()).to_string());
         out.with(|out| {
             write!(out, "{{\"table\":{table}")?;
             if self.offset {

@@ -13,18 +13,24 @@ use pkhash_std::{
 use super::build::{
     OnDuplicateArg, check_ordered, hint_at_policy, make_ordered, report, same_file,
 };
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
 use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
+use crate::output::note_stale_companion;
+use crate::tables::listed;
 use crate::ui;
 
 /// Merge tables into one. The inputs stay as they are; the output may replace one of them.
 ///
 /// With `--live-docs` or `--deleted-docs` the keys of deleted docs are left out. The other docs keep their
 /// IDs, or are numbered on without gaps with `--offset`.
+///
+/// Without `--offset` or `--doc-map` all docs keep their IDs: if each table counts its docs from 0, docs of
+/// several tables then have one ID.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The tables: they share seed and kind of values.
+    /// The tables: they share seed and kind of values. A folder stands for all tables in it, the newest
+    /// first, as for `get`.
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
     /// The merged table; `-` is standard output.
@@ -50,7 +56,8 @@ pub(crate) struct Args {
     /// Filter bits for each key, or `none`: by default as the first table has.
     #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
     filter_bits: Option<u8>,
-    /// What to do with a key that is in several tables.
+    /// What to do with a key that is in several tables: `first` is the one of the table that comes first on
+    /// the command line. With the newest table first, that is the one that `get` finds.
     #[arg(long, value_enum, default_value = "error")]
     on_duplicate: OnDuplicateArg,
     /// Make the ordered companion, too: of those of the tables, if all have one.
@@ -64,10 +71,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(mut self) -> Result<Answer> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
         check_ordered(self.ordered, &self.output)?;
+        self.tables = listed(&self.tables)?;
         let tables: Vec<TableFile> =
             self.tables.iter().map(|path| self.open.open(path)).collect::<Result<_>>()?;
         let inputs: Vec<MergeInput<'_>> = tables
@@ -77,6 +85,9 @@ impl Args {
             .collect();
         let maps = self.maps_to_write(&tables, &inputs)?;
         let make = self.make.make()?;
+        if !self.offset && self.doc_map.is_empty() {
+            note_shared_docs(&tables);
+        }
         let options = MergeOptions {
             layout: make.layout,
             value: make.value,
@@ -101,6 +112,9 @@ impl Args {
         let built = built.map_err(|error| self.name_input(error))?;
         self.write_doc_maps(&maps, &cancel)?;
         let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
+        if !self.ordered {
+            note_stale_companion(&self.output);
+        }
         let times = [("all", began.elapsed())];
         report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
@@ -237,6 +251,44 @@ impl Args {
             ))
         })
     }
+}
+
+/// Says so if tables whose docs keep their IDs seem to have docs in common.
+fn note_shared_docs(tables: &[TableFile]) {
+    let mut ranges: Vec<_> =
+        tables.iter().filter_map(|table| Some((docs_about(table)?, table.path()))).collect();
+    ranges.sort();
+    // In this order, if any two overlap, so do two neighbours.
+    let pairs = ranges.iter().zip(ranges.iter().skip(1));
+    for ((a, first), (b, second)) in pairs.filter(|((a, _), (b, _))| b.0 <= a.1).take(1) {
+        note(format_args!(
+            "{} and {} seem to have doc IDs in common ({}…{} and {}…{}), which they keep: --offset \
+             numbers docs on, --doc-map gives them other IDs",
+            first.display(),
+            second.display(),
+            a.0,
+            a.1,
+            b.0,
+            b.1
+        ));
+    }
+}
+
+/// The least and the largest doc ID, the least by guess; `None`: there are none, or they are not known.
+fn docs_about(table: &TableFile) -> Option<(u64, u64)> {
+    /// Records whose values are looked at.
+    const SAMPLE: usize = 4096;
+
+    let footer = table.footer();
+    if footer.keys == 0 || footer.value.kind() != ValueKind::Integer {
+        return None;
+    }
+    // So many docs below the largest would have no gaps. If there are gaps, it begins earlier: a table that
+    // counts from 0 has a doc near 0 among any few thousand.
+    let least = footer.max_value.saturating_sub(footer.keys - 1);
+    let sample = table.table();
+    let sample = sample.iter().take(SAMPLE).filter_map(|record| record.ok()?.1.as_u64());
+    Some((sample.min().map_or(least, |doc| doc.min(least)), footer.max_value))
 }
 
 struct MapToWrite<'a> {

@@ -19,8 +19,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let (table, terms) = self.ordered.open()?;
         let prefix = self.ordered.key(&self.prefix)?;
-        self.ordered.print(&table, terms.prefix(&prefix))
+        self.ordered.search(|terms| terms.prefix(&prefix))
     }
 }

@@ -2,13 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
-use pkhash_std::{OrderedTerms, TableFile, Terms, ValueKind};
+use pkhash_std::{OrderedTerms, TableFile, Terms, ValueKind, companion_path};
 
-use crate::fail::{Answer, Result};
+use crate::fail::{Answer, Fail, Result};
 use crate::keys::read_key;
 use crate::output::{ListArgs, Output, Shown};
+use crate::tables::check_one;
 use crate::ui::OpenArgs;
 
 /// Print the keys of a range in term order, as `key TAB value`. The table needs an ordered companion:
@@ -36,7 +38,7 @@ pub(super) struct OrderedArgs {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Do not read and check the whole companion first. Of a damaged one the answers may then be wrong, or
-    /// the search end in a crash.
+    /// the search not end.
     #[arg(long)]
     trust: bool,
     #[command(flatten)]
@@ -47,20 +49,39 @@ pub(super) struct OrderedArgs {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let (table, terms) = self.ordered.open()?;
         let from = self.from.as_deref().map(|key| self.ordered.key(key)).transpose()?;
         let to = self.to.as_deref().map(|key| self.ordered.key(key)).transpose()?;
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.ordered.print(&table, terms.range((from, to)))
+        self.ordered.search(|terms| terms.range((from, to)))
     }
 }
 
 impl OrderedArgs {
-    pub(super) fn open(&self) -> Result<(TableFile, OrderedTerms)> {
+    /// Opens the table, and prints the keys that are found in its companion.
+    pub(super) fn search<F>(&self, find: F) -> Result<Answer>
+    where
+        F: FnOnce(&OrderedTerms) -> Terms<'_>,
+    {
+        check_one(&self.table)?;
         let table = self.open.open(&self.table)?;
-        let terms = self.open.open_companion(&table, self.trust)?;
-        Ok((table, terms))
+        let search = || {
+            let terms = self.open.open_companion(&table, self.trust)?;
+            self.print(&table, find(&terms))
+        };
+        if !self.trust {
+            return search();
+        }
+        // In a damaged companion, trusted, the search may panic: the damage is not a fault of ours.
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let searched = panic::catch_unwind(AssertUnwindSafe(search));
+        panic::set_hook(hook);
+        searched.unwrap_or_else(|_| {
+            let path = companion_path(&self.table);
+            let path = path.display();
+            Err(Fail::message(format_args!("{path}: damaged (it was opened with --trust)")))
+        })
     }
 
     /// A key on the command line.
@@ -68,7 +89,7 @@ impl OrderedArgs {
         Ok(read_key(self.list.form, key, &mut Vec::new())?.to_vec())
     }
 
-    pub(super) fn print(&self, table: &TableFile, mut terms: Terms<'_>) -> Result<Answer> {
+    fn print(&self, table: &TableFile, mut terms: Terms<'_>) -> Result<Answer> {
         let kind = table.footer().value.kind();
         let mut out = Output::new();
         let mut printed = 0;

@@ -1,23 +1,25 @@
 //! `pkhash stats`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::core::Section;
 use pkhash_std::{Footer, Layout, OrderedTerms, Table, TableFile, ValueKind};
 use serde_json::json;
 
-use crate::fail::{Answer, Result};
-use crate::output::Output;
+use crate::fail::{Answer, Plain, Result};
+use crate::output::{Name, Output};
+use crate::tables::listed;
 use crate::ui::{self, OpenArgs};
 
-/// Show the facts of a table: layout, sizes, load, what a lookup reads, the filter's measured rate, the
+/// Show the facts of tables: layout, sizes, load, what a lookup reads, the filter's measured rate, the
 /// kernel in use.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The table.
-    table: PathBuf,
-    /// Print JSON.
+    /// The tables. A folder stands for all tables in it, the newest first, as for `get`.
+    #[arg(required = true, value_name = "TABLE")]
+    tables: Vec<PathBuf>,
+    /// Print an object of JSON for each table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -122,197 +124,196 @@ impl Facts {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let file = self.open.open(&self.table)?;
-        let facts = Facts::measure(&file.table()).map_err(|source| pkhash_std::Error::Table {
-            path: Some(self.table.clone()),
-            source,
-        })?;
-        // One that is of no use is no reason not to show the table.
-        let ordered = ui::has_companion(&self.table)
-            .then(|| self.open.open_companion(&file, false).map_err(|fail| fail.to_string()));
         let mut out = Output::new();
-        if self.json {
-            self.print_json(&file, &facts, ordered.as_ref(), &mut out)?;
-        } else {
-            self.print(&file, &facts, ordered.as_ref(), &mut out)?;
+        for path in listed(&self.tables)? {
+            self.show(&path, &mut out)?;
         }
         out.flush()?;
         Ok(Answer::Done)
     }
 
-    fn print(
-        &self,
-        file: &TableFile,
-        facts: &Facts,
-        ordered: Option<&Ordered>,
-        out: &mut Output,
-    ) -> Result<()> {
-        let footer = file.footer();
-        // Nothing for each of no keys.
-        let a_key = |bytes: u64| match footer.keys {
-            0 => String::new(),
-            keys => format!("  {:6.2} a key", bytes as f64 / keys as f64),
-        };
-        out.line(self.table.display())?;
-        let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
-        line("layout", format!("{}, format version 1", footer.layout))?;
-        line("keys", format!("{} of {}", HumanCount(footer.keys), key_lengths(footer)))?;
-        line("values", values(footer))?;
-        line("partitions", HumanCount(footer.partitions().into()).to_string())?;
-        line("seed", footer.hasher.seed().to_string())?;
-        line(
-            "bytes",
+    fn show(&self, path: &Path, out: &mut Output) -> Result<()> {
+        let file = self.open.open(path)?;
+        let facts = Facts::measure(&file.table())
+            .map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
+        // One that is of no use is no reason not to show the table.
+        let ordered = ui::has_companion(path)
+            .then(|| self.open.open_companion(&file, false).map_err(|fail| fail.to_string()));
+        if self.json {
+            print_json(&file, &facts, ordered.as_ref(), out)
+        } else {
+            print(&file, &facts, ordered.as_ref(), out)
+        }
+    }
+}
+
+fn print(
+    file: &TableFile,
+    facts: &Facts,
+    ordered: Option<&Ordered>,
+    out: &mut Output,
+) -> Result<()> {
+    let footer = file.footer();
+    // Nothing for each of no keys.
+    let a_key = |bytes: u64| match footer.keys {
+        0 => String::new(),
+        keys => format!("  {:6.2} a key", bytes as f64 / keys as f64),
+    };
+    out.line(Name(file.path()))?;
+    let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
+    line("layout", format!("{}, format version 1", footer.layout))?;
+    line("keys", format!("{} of {}", HumanCount(footer.keys), key_lengths(footer)))?;
+    line("values", values(footer))?;
+    line("partitions", HumanCount(footer.partitions().into()).to_string())?;
+    line("seed", footer.hasher.seed().to_string())?;
+    line(
+        "bytes",
+        format!(
+            "{:<13} {:>15}{}",
+            HumanBytes(footer.file_len).to_string(),
+            HumanCount(footer.file_len).to_string(),
+            a_key(footer.file_len)
+        ),
+    )?;
+    for (section, bytes) in &facts.sections {
+        if *bytes > 0 {
+            let (count, each) = (HumanCount(*bytes).to_string(), a_key(*bytes));
+            line("", format!("{:<13} {count:>15}{each}", section.name()))?;
+        }
+    }
+    let load = footer.keys as f64 / footer.slots.max(1) as f64;
+    line("load", format!("{load:.3} ({} slots)", HumanCount(footer.slots)))?;
+    match &facts.filter {
+        None => line("filter", "none".to_owned())?,
+        Some(filter) => line(
+            "filter",
             format!(
-                "{:<13} {:>15}{}",
-                HumanBytes(footer.file_len).to_string(),
-                HumanCount(footer.file_len).to_string(),
-                a_key(footer.file_len)
+                "{} bits a key, {:.1} % of them set; admits {:.2} % of absent keys (measured)",
+                footer.filter_bits,
+                100.0 * filter.fill,
+                100.0 * filter.false_positives
+            ),
+        )?,
+    }
+    line(
+        "ordered",
+        match ordered {
+            None => "none".to_owned(),
+            Some(Ok(terms)) => {
+                let bytes = terms.file_len();
+                format!("companion of {}{}", HumanBytes(bytes), a_key(bytes))
+            }
+            Some(Err(cause)) => format!("unusable: {}", Plain(cause)),
+        },
+    )?;
+    let kernel = file.kernel();
+    line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
+    if footer.layout == Layout::Perfect {
+        return print_perfect(footer, &facts.perfect, out);
+    }
+    line("probes", format!("the longest looks at {} slots", facts.longest_probe))?;
+    let all = facts.probes.iter().sum::<u64>().max(1) as f64;
+    let most = facts.probes.iter().copied().max().unwrap_or(0).max(1);
+    for (distance, count) in facts.probes.iter().enumerate() {
+        if *count == 0 {
+            continue;
+        }
+        let more = if distance + 1 == HISTOGRAM { "+" } else { " " };
+        line(
+            "",
+            format!(
+                "{:>3}{more} {:6.2} %  {}",
+                distance + 1,
+                100.0 * *count as f64 / all,
+                draw(*count, most)
             ),
         )?;
-        for (section, bytes) in &facts.sections {
-            if *bytes > 0 {
-                let (count, each) = (HumanCount(*bytes).to_string(), a_key(*bytes));
-                line("", format!("{:<13} {count:>15}{each}", section.name()))?;
-            }
-        }
-        let load = footer.keys as f64 / footer.slots.max(1) as f64;
-        line("load", format!("{load:.3} ({} slots)", HumanCount(footer.slots)))?;
-        match &facts.filter {
-            None => line("filter", "none".to_owned())?,
-            Some(filter) => line(
-                "filter",
-                format!(
-                    "{} bits a key, {:.1} % of them set; admits {:.2} % of absent keys (measured)",
-                    footer.filter_bits,
-                    100.0 * filter.fill,
-                    100.0 * filter.false_positives
-                ),
-            )?,
-        }
-        line(
-            "ordered",
-            match ordered {
-                None => "none".to_owned(),
-                Some(Ok(terms)) => {
-                    let bytes = terms.file_len();
-                    format!("companion of {}{}", HumanBytes(bytes), a_key(bytes))
-                }
-                Some(Err(cause)) => format!("unusable: {cause}"),
-            },
-        )?;
-        let kernel = file.kernel();
-        line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
-        if footer.layout == Layout::Perfect {
-            return self.print_perfect(footer, &facts.perfect, out);
-        }
-        line("probes", format!("the longest looks at {} slots", facts.longest_probe))?;
-        let all = facts.probes.iter().sum::<u64>().max(1) as f64;
-        let most = facts.probes.iter().copied().max().unwrap_or(0).max(1);
-        for (distance, count) in facts.probes.iter().enumerate() {
-            if *count == 0 {
-                continue;
-            }
-            let more = if distance + 1 == HISTOGRAM { "+" } else { " " };
-            line(
-                "",
-                format!(
-                    "{:>3}{more} {:6.2} %  {}",
-                    distance + 1,
-                    100.0 * *count as f64 / all,
-                    draw(*count, most)
-                ),
-            )?;
-        }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn print_perfect(&self, footer: &Footer, facts: &PerfectFacts, out: &mut Output) -> Result<()> {
-        let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
-        line(
-            "pilots",
-            format!(
-                "{:.2} bits a key, in {} buckets",
-                pilot_bits(footer, facts),
-                HumanCount(facts.buckets)
-            ),
-        )?;
-        line(
-            "records",
-            match (footer.records_per_line, footer.unit) {
-                (0, 0) => "of one length, back to back".to_owned(),
-                (n, 0) => format!("of one length, {n} in each line of 64 bytes"),
-                (_, 1) => "found by offset lines, in bytes".to_owned(),
-                (_, unit) => format!("found by offset lines, in units of {unit} bytes"),
-            },
-        )?;
-        line("lookup", format!("a hit reads {:.2} lines of 64 bytes", facts.lines_per_lookup))?;
-        if facts.partition_seeds > 0 {
-            line(
-                "seeds",
-                format!("{} partitions have another", HumanCount(facts.partition_seeds)),
-            )?;
-        }
-        if footer.exceptions > 0 {
-            let count = HumanCount(footer.exceptions);
-            line("exceptions", format!("{count} keys have the hash of another key"))?;
-        }
-        Ok(())
+fn print_perfect(footer: &Footer, facts: &PerfectFacts, out: &mut Output) -> Result<()> {
+    let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
+    line(
+        "pilots",
+        format!(
+            "{:.2} bits a key, in {} buckets",
+            pilot_bits(footer, facts),
+            HumanCount(facts.buckets)
+        ),
+    )?;
+    line(
+        "records",
+        match (footer.records_per_line, footer.unit) {
+            (0, 0) => "of one length, back to back".to_owned(),
+            (n, 0) => format!("of one length, {n} in each line of 64 bytes"),
+            (_, 1) => "found by offset lines, in bytes".to_owned(),
+            (_, unit) => format!("found by offset lines, in units of {unit} bytes"),
+        },
+    )?;
+    line("lookup", format!("a hit reads {:.2} lines of 64 bytes", facts.lines_per_lookup))?;
+    if facts.partition_seeds > 0 {
+        line("seeds", format!("{} partitions have another", HumanCount(facts.partition_seeds)))?;
     }
+    if footer.exceptions > 0 {
+        let count = HumanCount(footer.exceptions);
+        line("exceptions", format!("{count} keys have the hash of another key"))?;
+    }
+    Ok(())
+}
 
-    fn print_json(
-        &self,
-        file: &TableFile,
-        facts: &Facts,
-        ordered: Option<&Ordered>,
-        out: &mut Output,
-    ) -> Result<()> {
-        let footer = file.footer();
-        let sections: serde_json::Map<_, _> = facts
-            .sections
-            .iter()
-            .map(|(section, bytes)| (section.name().replace(' ', "_"), (*bytes).into()))
-            .collect();
-        out.line(json!({
-            "table": self.table.display().to_string(),
-            "layout": footer.layout.name(),
-            "format_version": pkhash_std::core::format::VERSION,
-            "keys": footer.keys,
-            "min_key_len": footer.min_key_len,
-            "max_key_len": footer.max_key_len,
-            "key_bytes": footer.key_bytes,
-            "value_kind": match footer.value.kind() {
-                ValueKind::Integer => "integer",
-                _ => "opaque",
-            },
-            "value_width": footer.value.width(),
-            "max_value": footer.max_value,
-            "partitions": footer.partitions(),
-            "seed": footer.hasher.seed(),
-            "bytes": footer.file_len,
-            "bytes_per_key": footer.file_len as f64 / footer.keys.max(1) as f64,
-            "sections": sections,
-            "slots": footer.slots,
-            "load": footer.keys as f64 / footer.slots.max(1) as f64,
-            "filter_bits": footer.filter_bits,
-            "filter_fill": facts.filter.as_ref().map(|filter| filter.fill),
-            "filter_false_positives": facts.filter.as_ref().map(|filter| filter.false_positives),
-            "records_per_line": footer.records_per_line,
-            "offset_unit": footer.unit,
-            "buckets": facts.perfect.buckets,
-            "pilot_bits_per_key": pilot_bits(footer, &facts.perfect),
-            "exceptions": footer.exceptions,
-            "partition_seeds": facts.perfect.partition_seeds,
-            "lines_per_lookup": facts.perfect.lines_per_lookup,
-            "probe_lengths": facts.probes,
-            "longest_probe": facts.longest_probe,
-            "ordered": ordered.map(|ordered| match ordered {
-                Ok(terms) => json!({ "bytes": terms.file_len() }),
-                Err(cause) => json!({ "error": cause }),
-            }),
-            "kernel": file.kernel().name(),
-            "kernel_single": file.kernel().single_name(),
-        }))
-    }
+fn print_json(
+    file: &TableFile,
+    facts: &Facts,
+    ordered: Option<&Ordered>,
+    out: &mut Output,
+) -> Result<()> {
+    let footer = file.footer();
+    let sections: serde_json::Map<_, _> = facts
+        .sections
+        .iter()
+        .map(|(section, bytes)| (section.name().replace(' ', "_"), (*bytes).into()))
+        .collect();
+    out.line(json!({
+        "table": Name(file.path()).to_string(),
+        "layout": footer.layout.name(),
+        "format_version": pkhash_std::core::format::VERSION,
+        "keys": footer.keys,
+        "min_key_len": footer.min_key_len,
+        "max_key_len": footer.max_key_len,
+        "key_bytes": footer.key_bytes,
+        "value_kind": match footer.value.kind() {
+            ValueKind::Integer => "integer",
+            _ => "opaque",
+        },
+        "value_width": footer.value.width(),
+        "max_value": footer.max_value,
+        "partitions": footer.partitions(),
+        "seed": footer.hasher.seed(),
+        "bytes": footer.file_len,
+        "bytes_per_key": footer.file_len as f64 / footer.keys.max(1) as f64,
+        "sections": sections,
+        "slots": footer.slots,
+        "load": footer.keys as f64 / footer.slots.max(1) as f64,
+        "filter_bits": footer.filter_bits,
+        "filter_fill": facts.filter.as_ref().map(|filter| filter.fill),
+        "filter_false_positives": facts.filter.as_ref().map(|filter| filter.false_positives),
+        "records_per_line": footer.records_per_line,
+        "offset_unit": footer.unit,
+        "buckets": facts.perfect.buckets,
+        "pilot_bits_per_key": pilot_bits(footer, &facts.perfect),
+        "exceptions": footer.exceptions,
+        "partition_seeds": facts.perfect.partition_seeds,
+        "lines_per_lookup": facts.perfect.lines_per_lookup,
+        "probe_lengths": facts.probes,
+        "longest_probe": facts.longest_probe,
+        "ordered": ordered.map(|ordered| match ordered {
+            Ok(terms) => json!({ "bytes": terms.file_len() }),
+            Err(cause) => json!({ "error": cause }),
+        }),
+        "kernel": file.kernel().name(),
+        "kernel_single": file.kernel().single_name(),
+    }))
 }
 
 /// A companion, or why it is of no use.

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use indicatif::HumanCount;
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result};
-use crate::output::Output;
+use crate::fail::{Answer, Fail, Result, complain};
+use crate::output::{Name, Output};
+use crate::tables::listed;
 use crate::ui::{self, OpenArgs};
 
 /// Read tables whole and check everything: checksums, the place of every key, all counts. So are the
 /// ordered companions beside them, if there are any.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The tables.
+    /// The tables. A folder stands for all tables in it, the newest first, as for `get`.
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
     /// Print an object of JSON for each table.
@@ -23,53 +24,122 @@ pub(crate) struct Args {
     open: OpenArgs,
 }
 
+/// What is wrong.
+enum Fault {
+    Table(Fail),
+    /// The table, of so many keys, is sound.
+    Companion(Fail, u64),
+    /// So is the companion, but it is that of another table.
+    OfAnother(Fail, u64),
+}
+
+impl Fault {
+    /// As JSON has it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Table(_) => "table",
+            Self::Companion(..) => "companion",
+            Self::OfAnother(..) => "companion of another table",
+        }
+    }
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
+        let tables = listed(&self.tables)?;
         let mut out = Output::new();
-        let mut faulty = 0;
-        for path in &self.tables {
+        let (mut faulty, mut companions, mut of_another) = (0, 0, 0);
+        for path in &tables {
             let checked = self.check(path);
-            if let Err(fail) = &checked {
-                faulty += 1;
-                eprintln!("pkhash: {fail}");
-            }
-            let table = path.display().to_string();
-            match (checked, self.json) {
-                (Ok((keys, ordered)), true) => {
+            let table = Name(path).to_string();
+            let fault = match checked {
+                Ok((keys, ordered)) if self.json => {
                     out.line(
                         json!({ "table": table, "ok": true, "keys": keys, "ordered": ordered }),
                     )?;
+                    continue;
                 }
-                (Ok((keys, ordered)), false) => {
+                Ok((keys, ordered)) => {
                     let more = if ordered { ", ordered companion ok" } else { "" };
                     out.line(format_args!("{table}: ok, {} keys{more}", HumanCount(keys)))?;
+                    continue;
                 }
-                (Err(fail), true) => {
-                    out.line(json!({ "table": table, "ok": false, "error": fail.to_string() }))?;
+                Err(fault) => fault,
+            };
+            let kind = fault.name();
+            let (fail, keys) = match fault {
+                Fault::Table(fail) => {
+                    faulty += 1;
+                    (fail, None)
                 }
-                (Err(_), false) => {}
+                Fault::Companion(fail, keys) => {
+                    companions += 1;
+                    (fail, Some(keys))
+                }
+                Fault::OfAnother(fail, keys) => {
+                    of_another += 1;
+                    (fail, Some(keys))
+                }
+            };
+            complain(&fail);
+            if self.json {
+                let mut object = json!({ "table": table, "ok": false, "fault": kind });
+                if let Some(keys) = keys {
+                    object["keys"] = keys.into();
+                }
+                object["error"] = fail.to_string().into();
+                out.line(object)?;
+            } else if let Some(keys) = keys {
+                let what = if kind == "companion" { "faulty" } else { "of another table" };
+                let keys = HumanCount(keys);
+                out.line(format_args!(
+                    "{table}: the table is sound, {keys} keys, but its ordered companion is {what}"
+                ))?;
             }
         }
         out.flush()?;
-        if faulty > 0 {
-            let all = self.tables.len();
-            return Err(Fail::message(format_args!("{faulty} of {all} tables are faulty")));
-        }
-        Ok(Answer::Done)
+        let all = tables.len();
+        let counts: Vec<String> = [
+            (faulty, "are faulty"),
+            (companions, "have a faulty companion"),
+            (of_another, "have a companion of another table"),
+        ]
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} of {all} tables {what}"))
+        .collect();
+        if counts.is_empty() { Ok(Answer::Done) } else { Err(Fail::message(counts.join(", "))) }
     }
 
     /// Returns the number of keys, and whether there is a companion.
-    fn check(&self, path: &Path) -> Result<(u64, bool)> {
-        let file = self.open.open(path)?;
+    fn check(&self, path: &Path) -> Result<(u64, bool), Fault> {
+        let file = self.open.open(path).map_err(Fault::Table)?;
         let bar = ui::bar("verifying", file.footer().partitions().into());
         let verified = file.table().verify_with(|_| bar.inc(1));
         bar.finish_and_clear();
-        verified.map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
+        verified.map_err(|source| {
+            Fault::Table(pkhash_std::Error::Table { path: Some(path.into()), source }.into())
+        })?;
+        let keys = file.footer().keys;
         let ordered = ui::has_companion(path);
         if ordered {
             // Verifying makes all checks again.
-            self.open.open_companion(&file, true)?.verify(&file)?;
+            self.open
+                .open_companion(&file, true)
+                .and_then(|terms| Ok(terms.verify(&file)?))
+                .map_err(|fail| companion_fault(fail, keys))?;
         }
-        Ok((file.footer().keys, ordered))
+        Ok((keys, ordered))
+    }
+}
+
+/// Whether a companion is damaged, or that of a table that has gone.
+fn companion_fault(fail: Fail, keys: u64) -> Fault {
+    match fail {
+        Fail::Pkhash(pkhash_std::Error::Companion {
+            what: "keys of the table" | "table's footer checksum" | "table length",
+            ..
+        }) => Fault::OfAnother(fail, keys),
+        fail => Fault::Companion(fail, keys),
     }
 }
