@@ -235,7 +235,7 @@ fn a_lookup_reads_one_line() {
     }
 
     let mut rng = Rng(5);
-    let n = 200_000;
+    let n = 200_000u32;
     for segments in [15, 300] {
         let keys: Vec<(u64, u16)> = (0..n).map(|i| (rng.next(), (i % 15) as u16)).collect();
         let memory = Memory::new(&keys, segments);
@@ -243,11 +243,11 @@ fn a_lookup_reads_one_line() {
         for (hash, _) in &keys {
             memory.map().candidates(Count(&lines), *hash).for_each(drop);
         }
-        let present = lines.replace(0) as f64 / n as f64;
+        let present = lines.replace(0) as f64 / f64::from(n);
         for _ in 0..n {
             memory.map().candidates(Count(&lines), rng.next()).for_each(drop);
         }
-        let absent = lines.get() as f64 / n as f64;
+        let absent = lines.get() as f64 / f64::from(n);
         assert!(present < 1.25 && absent < 1.12, "{present} lines for a key, {absent} for others");
     }
 }
