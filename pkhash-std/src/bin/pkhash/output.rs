@@ -1,13 +1,12 @@
 //! Writing keys and values, and the forms in which a key is text.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pkhash_std::{Error, Mode, OrderedOptions, TableFile, Value, ValueKind, companion_path};
 use serde_json::json;
 
 use crate::fail::{Fail, Result, note};
-use crate::ui::has_companion;
 
 /// How keys are read and written. The same options mean the same for every command.
 #[derive(clap::Args, Clone, Copy)]
@@ -118,22 +117,43 @@ impl std::fmt::Display for Name<'_> {
     }
 }
 
-/// Says so if a table that was just published lies beside the companion of the one before it.
-pub(crate) fn note_stale_companion(table: &Path) {
-    if table == Path::new("-") || !has_companion(table) {
-        return;
+/// The companion that lies beside a table which is about to be replaced, and will not be: looked for before
+/// anything is published, so that an error of the disk leaves all as it was.
+pub(crate) fn companion_before(table: &Path, ordered: bool) -> Result<Option<PathBuf>> {
+    if ordered || table == Path::new("-") {
+        return Ok(None);
     }
     let path = companion_path(table);
+    match path.try_exists() {
+        Ok(true) => Ok(Some(path)),
+        Ok(false) => Ok(None),
+        // What is wrong with the folder is for whoever creates the table to say.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        Err(error) => {
+            Err(Fail::message(format_args!("{}: cannot look for it: {error}", path.display())))
+        }
+    }
+}
+
+/// Says so if the companion that lay beside a table before is not one of the table that was just published.
+pub(crate) fn note_stale_companion(table: &Path, companion: Option<&Path>) {
+    let Some(path) = companion else { return };
     // The same table, built anew, has the same companion. What it says of its table is not in the fst.
     let fits = TableFile::map(table).and_then(|file| {
-        OrderedOptions::new().trusted(true).mode(Mode::Map).open(&path, &file.table())
+        OrderedOptions::new().trusted(true).mode(Mode::Map).open(path, &file.table())
     });
-    if let Err(Error::Companion { .. }) = fits {
-        note(format_args!(
+    match fits {
+        Ok(_) => {}
+        Err(Error::Companion { .. }) => note(format_args!(
             "{} is not the ordered companion of this table, but of one before: remove it, or make \
              another with --ordered",
             path.display()
-        ));
+        )),
+        // The table is published all the same.
+        Err(error) => note(format_args!(
+            "cannot tell whether {} is the ordered companion of this table: {error}",
+            path.display()
+        )),
     }
 }
 

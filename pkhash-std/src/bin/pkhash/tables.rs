@@ -27,8 +27,11 @@ pub(crate) struct TablesArgs {
 
 impl TablesArgs {
     /// Whether answers tell their table: there are several, or might be.
-    pub(crate) fn named(&self) -> bool {
-        self.tables.len() > 1 || self.tables.iter().any(|path| path.is_dir())
+    pub(crate) fn named(&self) -> Result<bool> {
+        match self.tables.as_slice() {
+            [only] => is_folder(only),
+            _ => Ok(true),
+        }
     }
 
     /// Opens all tables.
@@ -51,18 +54,27 @@ impl TablesArgs {
     }
 }
 
+/// What cannot be looked at cannot be opened either; what is not there is for whoever opens it to say.
+fn is_folder(path: &Path) -> Result<bool> {
+    match path.metadata() {
+        Ok(meta) => Ok(meta.is_dir()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Fail::message(format_args!("cannot open {}: {error}", path.display()))),
+    }
+}
+
 /// These tables, with those in a folder instead of the folder.
 pub(crate) fn listed(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
-        if path.is_dir() { files.extend(list(path)?) } else { files.push(path.clone()) }
+        if is_folder(path)? { files.extend(list(path)?) } else { files.push(path.clone()) }
     }
     Ok(files)
 }
 
 /// For commands that take one table: whether this is one, and not many.
 pub(crate) fn check_one(path: &Path) -> Result<()> {
-    if path.is_dir() {
+    if is_folder(path)? {
         let path = path.display();
         return Err(Fail::message(format_args!(
             "{path}: a folder, and this command takes one table: name a table in it"

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
-use crate::output::{HEX_MARK, Hint, KeyArgs, Output};
+use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
 use crate::ui;
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
@@ -202,6 +202,7 @@ impl Args {
                 }
             }
         }
+        let before = companion_before(&self.output, self.ordered)?;
         let mut writer = if to_stdout {
             TableWriter::new(options)?
         } else {
@@ -239,7 +240,7 @@ impl Args {
             };
             Some(make_ordered(&self.output, &cancel, options, build_companion_publication)?)
         } else {
-            crate::output::note_stale_companion(&self.output);
+            note_stale_companion(&self.output, before.as_deref());
             None
         };
         let times = [("read", read), ("all", began.elapsed())];
@@ -388,7 +389,7 @@ pub(crate) fn check_temp_dir(folder: Option<&Path>) -> Result<()> {
     match tempfile::tempfile_in(folder) {
         Ok(_) => Ok(()),
         Err(error) => Err(Fail::message(format_args!(
-            "--temp-dir: cannot create a file in {}: {error}",
+            "--temp-dir: cannot create a temporary file in {}: {error}",
             folder.display()
         ))),
     }

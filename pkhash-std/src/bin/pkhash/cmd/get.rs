@@ -39,7 +39,7 @@ const BATCH_BYTES: usize = 16 << 20;
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let set = self.tables.set()?;
-        let named = self.tables.named();
+        let named = self.tables.named()?;
         let mut out = Output::new();
         let mut all_found = true;
         let most = (BATCH_BYTES / longest_key(&set).max(1)).clamp(1, BATCH);

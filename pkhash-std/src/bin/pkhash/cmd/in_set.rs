@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
-        let named = self.tables.named();
+        let named = self.tables.named()?;
         if self.bitmap.is_some() && named && !self.offset {
             return Err(Fail::message(
                 "--bitmap: docs of several tables have the same IDs unless they are numbered on: \

@@ -16,7 +16,7 @@ use super::build::{
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
 use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
-use crate::output::note_stale_companion;
+use crate::output::{companion_before, note_stale_companion};
 use crate::tables::listed;
 use crate::ui;
 
@@ -99,6 +99,7 @@ impl Args {
             control: ui::control("merging", &cancel),
             ..MergeOptions::default()
         };
+        let before = companion_before(&self.output, self.ordered)?;
         let built = if self.output == Path::new("-") {
             let mut out = io::stdout();
             let built = merge_to(&inputs, &mut out, &options);
@@ -112,9 +113,7 @@ impl Args {
         let built = built.map_err(|error| self.name_input(error))?;
         self.write_doc_maps(&maps, &cancel)?;
         let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
-        if !self.ordered {
-            note_stale_companion(&self.output);
-        }
+        note_stale_companion(&self.output, before.as_deref());
         let times = [("all", began.elapsed())];
         report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
