@@ -8,24 +8,11 @@ use std::cmp::Ordering;
 
 use common::craft;
 use common::raw::{self, put};
-use common::{Counting, Pair, Reads, Rng, build, exercise, lookup, try_build};
-use pkhash_core::build::{self, LayoutChoice, Options, ValueChoice};
-use pkhash_core::{
-    Error, Footer, Hasher, Layout, Table, ValueFormat, control, home, partition, tag,
-};
+use common::{Counting, PROBED, Pair, Reads, Rng, build, doc_ids, exercise, lookup, try_build};
+use pkhash_core::build::{self, Options};
+use pkhash_core::{Error, Footer, Hasher, Layout, Table, control, home, partition, tag};
 
 const N: u64 = 100_000;
-
-/// The layouts that are probed.
-const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
-
-fn doc_ids(layout: Layout) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(ValueFormat::integer(4).unwrap()),
-        ..Options::default()
-    }
-}
 
 /// Keys with their numbers.
 fn numbered(keys: impl Iterator<Item = impl AsRef<[u8]>>) -> Vec<Pair> {

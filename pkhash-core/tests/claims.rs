@@ -9,12 +9,12 @@ use common::footers::{
     assert_accepted, inline, perfect, perfect_bytes, refused, spans, term_order,
 };
 use common::raw::{self, RawFooter, RawPartition, align};
-use common::{Counting, Reads, Rng, build, lookup};
-use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
+use common::{Counting, PROBED, Reads, Rng, build, doc_ids, lookup};
+use pkhash_core::build::{self, Entry, Options};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
 use pkhash_core::{
-    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Stage, Table, Value, ValueFormat, control,
-    home, partition, tag,
+    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Stage, Table, Value, control, home,
+    partition, tag,
 };
 
 /// Pseudo-random keys of 16 bytes: the `i`-th one of a seed.
@@ -24,17 +24,6 @@ fn uuid(seed: u64, i: u64) -> [u8; 16] {
     key[..8].copy_from_slice(&rng.next().to_le_bytes());
     key[8..].copy_from_slice(&rng.next().to_le_bytes());
     key
-}
-
-/// The layouts that are probed.
-const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
-
-fn doc_ids(layout: Layout) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(ValueFormat::integer(4).unwrap()),
-        ..Options::default()
-    }
 }
 
 /// A table of `n` keys with doc IDs.

@@ -114,6 +114,14 @@ fn some_live(docs: usize, rng: &mut Rng) -> Option<BTreeSet<u32>> {
     })
 }
 
+/// Keys whose lengths are `lens.0` and more, and less than `lens.1`.
+fn random_keys(rng: &mut Rng, n: usize, lens: (usize, usize)) -> impl Iterator<Item = Vec<u8>> {
+    (0..n).map(move |_| {
+        let len = lens.0 + rng.below(lens.1 - lens.0);
+        rng.bytes(len)
+    })
+}
+
 proptest! {
     #![proptest_config(config(80))]
 
@@ -126,12 +134,7 @@ proptest! {
         seed: u64,
     ) {
         let mut rng = Rng(seed);
-        let pool: Vec<Vec<u8>> = (0..keys)
-            .map(|_| {
-                let len = lens.0 + rng.below(lens.1 - lens.0);
-                rng.bytes(len)
-            })
-            .collect();
+        let pool: Vec<Vec<u8>> = random_keys(&mut rng, keys, lens).collect();
         let models = models(&pool, number, versions, &mut rng);
         let segments: Vec<Segment> = models.iter().map(|model| model.segment.clone()).collect();
         let set = SegmentSet::new(segments).unwrap();
@@ -152,12 +155,7 @@ proptest! {
         seed: u64,
     ) {
         let mut rng = Rng(seed);
-        let pool: Vec<Vec<u8>> = (0..keys)
-            .map(|_| {
-                let len = rng.below(20);
-                rng.bytes(len)
-            })
-            .collect();
+        let pool: Vec<Vec<u8>> = random_keys(&mut rng, keys, (0, 20)).collect();
         let mut now = Modelled::new(models(&pool, number, versions, &mut rng));
         for _ in 0..steps {
             let next = now.step(some_step(&pool, now.len(), versions, &mut rng));
@@ -269,15 +267,8 @@ fn segment_maps_of_perfect_tables() {
         ((8, 9), 300, Some(&one_tag)),
     ];
     for (lens, segments, pool) in kinds {
-        let random = || -> BTreeSet<Vec<u8>> {
-            let mut rng = Rng(lens.1 as u64);
-            (0..6000)
-                .map(|_| {
-                    let len = lens.0 + rng.below(lens.1 - lens.0);
-                    rng.bytes(len)
-                })
-                .collect()
-        };
+        let random =
+            || -> BTreeSet<Vec<u8>> { random_keys(&mut Rng(lens.1 as u64), 6000, lens).collect() };
         let pool = pool.cloned().unwrap_or_else(|| random().into_iter().collect());
         let everywhere = vec![7; lens.0];
         let models: Vec<Model> = (0..segments)

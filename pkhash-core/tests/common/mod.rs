@@ -12,7 +12,7 @@ pub(crate) mod recipes;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use pkhash_core::build::{self, Entry, KeyStats, Options, PerfectShape, ValueChoice};
+use pkhash_core::build::{self, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice};
 use pkhash_core::map::{LINE_TAGS, MapLine};
 use pkhash_core::{
     CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition,
@@ -89,6 +89,18 @@ pub(crate) fn scratch_len(options: &Options, pairs: &[Pair]) -> usize {
 /// [`try_build`] of pairs that a table can be made of.
 pub(crate) fn build(options: &Options, pairs: &[Pair]) -> Vec<u8> {
     try_build(options, pairs).expect("a table can be made of these")
+}
+
+/// The layouts that are probed.
+pub(crate) const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
+
+/// A table of this layout with doc IDs.
+pub(crate) fn doc_ids(layout: Layout) -> Options {
+    Options {
+        layout: LayoutChoice::Fixed(layout),
+        value: ValueChoice::Fixed(ValueFormat::integer(4).unwrap()),
+        ..Options::default()
+    }
 }
 
 /// A kernel of another width (a power of two), as plain as it can be.

@@ -85,9 +85,7 @@ impl SegmentSet {
         }
         Ok(found)
     }
-}
 
-impl SegmentSet {
     /// A batch of too few keys to prepare all segments for them.
     fn one_by_one<'a, B: AsRef<[u8]>, O: Out<'a> + ?Sized>(
         &'a self,

@@ -231,8 +231,9 @@ impl Iterator for Numbers {
 
 /// A table's partition, to be read for some parts of the map.
 struct Unit<'s> {
-    segment: u16,
-    table: &'s Segment,
+    segment: &'s Segment,
+    /// Its number in the map.
+    number: u16,
     partition: u32,
 }
 
@@ -309,8 +310,8 @@ const HUGE: usize = 2 << 20;
 
 /// The partitions that may have keys with hashes in `from..=to`.
 fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'_>> {
-    let of = |(table, segment): (_, u16)| {
-        let footer = Segment::table(table).footer();
+    let of = |(segment, number): (_, u16)| {
+        let footer = Segment::table(segment).footer();
         let bits = footer.partition_bits;
         let partitions = if footer.hasher == hasher {
             pkhash_core::partition(from, bits)..pkhash_core::partition(to, bits) + 1
@@ -318,7 +319,7 @@ fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'
             // They are in the order of another hash.
             0..footer.partitions()
         };
-        partitions.map(move |partition| Unit { segment, table, partition })
+        partitions.map(move |partition| Unit { segment, number, partition })
     };
     // At most 65,536 segments.
     segments.iter().zip(0..=u16::MAX).flat_map(of).collect()
@@ -327,14 +328,14 @@ fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'
 impl Unit<'_> {
     /// The entries of the keys with hashes in `from..=to`, sorted.
     fn entries(&self, hasher: Hasher, from: u64, to: u64) -> Result<Vec<MapEntry>> {
-        let file = self.table.table();
+        let file = self.segment.table();
         let table = file.table();
         let mut entries = Vec::new();
         for record in table.iter_partition(self.partition) {
             let (key, _) = record.map_err(Error::table(file.path()))?;
             let hash = hasher.hash(key);
             if (from..=to).contains(&hash) {
-                entries.push(MapEntry::new(hash, self.segment));
+                entries.push(MapEntry::new(hash, self.number));
             }
         }
         entries.sort_unstable();

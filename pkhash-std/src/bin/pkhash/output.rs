@@ -31,6 +31,11 @@ fn printable(key: &[u8]) -> bool {
     std::str::from_utf8(key).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
+/// Whether bytes are written as they are, and not as [`HEX_MARK`] and their hex.
+fn is_plain(bytes: &[u8]) -> bool {
+    printable(bytes) && !bytes.starts_with(HEX_MARK)
+}
+
 impl KeyArgs {
     /// The separator between lines.
     pub(crate) const fn separator(self) -> u8 {
@@ -39,7 +44,7 @@ impl KeyArgs {
 
     /// Writes a key.
     pub(crate) fn write(self, key: &[u8], out: &mut impl Write) -> io::Result<()> {
-        let mark = !self.hex && !self.text && (!printable(key) || key.starts_with(HEX_MARK));
+        let mark = !self.hex && !self.text && !is_plain(key);
         if mark {
             out.write_all(HEX_MARK)?;
         }
@@ -111,7 +116,7 @@ impl std::fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bytes = self.0.as_os_str().as_encoded_bytes();
         match std::str::from_utf8(bytes) {
-            Ok(text) if printable(bytes) && !bytes.starts_with(HEX_MARK) => f.write_str(text),
+            Ok(text) if is_plain(bytes) => f.write_str(text),
             _ => write!(f, "\\x{}", Hex(bytes)),
         }
     }
