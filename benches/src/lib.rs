@@ -1,12 +1,24 @@
 //! Workloads for the benches: seeded keys, tables, and the limits of the machine to compare with.
 
-#![forbid(unsafe_code)]
+// Mapping is the only exception: `map`.
+#![deny(unsafe_code)]
 
 use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
 use pkhash_core::{Layout, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 
 pub mod row;
+
+/// Maps a table that a bench has built.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+#[allow(unsafe_code)]
+pub fn map(path: &std::path::Path) -> pkhash_std::TableFile {
+    // SAFETY: tables lie in temporary folders of the benches, which write over none of them.
+    unsafe { pkhash_std::TableFile::map(path) }.expect("a sound table")
+}
 
 /// SplitMix64: the stream of all random numbers here.
 #[derive(Clone, Debug)]

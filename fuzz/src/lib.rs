@@ -2,7 +2,8 @@
 //! `pkhash-std/tests/common`): a battery for tables of any bytes, and models for sound ones, sets of
 //! them and their companions.
 
-#![forbid(unsafe_code)]
+// What maps files is in the helpers of the tests.
+#![deny(unsafe_code)]
 
 #[path = "../../pkhash-core/tests/common/mod.rs"]
 mod common;

@@ -88,9 +88,8 @@ impl Sets {
         let partition_bits = options.partition_bits.map(|bits| bits % 5);
         let (modes, kernels) = (modes(), Kernel::available().collect::<Vec<_>>());
         let open = usize::from(held.open);
-        let open = OpenOptions::new()
-            .mode(modes[open % modes.len()])
-            .kernel(kernels[open / modes.len() % kernels.len()]);
+        let kernel = kernels[open / modes.len() % kernels.len()];
+        let open = modes[open % modes.len()].with(OpenOptions::new().kernel(kernel));
         Model::new(Parts {
             docs,
             versions: self.versions,

@@ -149,7 +149,8 @@ pub enum Error {
     },
     /// A writer has lost keys that it could not spill; nothing can be built from it any more.
     WriterFailed,
-    /// A table was to be published by a writer that was given no path.
+    /// A path is needed and there is none: a writer was made without one, or a table was not opened at
+    /// one.
     NoPath,
     /// Threads could not be started.
     Threads {
@@ -302,7 +303,9 @@ impl fmt::Display for Error {
             ),
             Self::Pattern { cause } => write!(f, "bad pattern: {cause}"),
             Self::WriterFailed => f.write_str("keys were lost: a temporary file failed before"),
-            Self::NoPath => f.write_str("the writer was given no path to publish at"),
+            Self::NoPath => f.write_str(
+                "there is no path: none was given to the writer, or the table is in memory",
+            ),
             Self::Threads { source } => write!(f, "cannot start threads: {source}"),
             Self::Cancelled => f.write_str("cancelled"),
         }

@@ -31,10 +31,11 @@ mod partition;
 mod set;
 mod slice;
 mod storage;
+mod table_file;
 mod writer;
 
 pub use error::{Error, Result};
-pub use file::{OpenOptions, Publication, TableFile};
+pub use file::Publication;
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 #[cfg(feature = "ordered")]
 pub use ordered::{
@@ -49,6 +50,7 @@ pub use set::{
 };
 pub use slice::{build_slice, build_slice_to};
 pub use storage::{Advice, Mode};
+pub use table_file::{OpenOptions, TableFile};
 pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 
 #[cfg(feature = "ordered")]

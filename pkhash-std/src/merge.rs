@@ -13,9 +13,10 @@ use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueKind};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::file::{Publication, TableFile};
+use crate::file::Publication;
 use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
 use crate::set::LiveDocs;
+use crate::table_file::TableFile;
 
 /// In a [`DocMap::Map`]: the doc was deleted.
 pub const DELETED: u32 = u32::MAX;
@@ -267,7 +268,7 @@ fn check_sums(input: &MergeInput<'_>) -> Result<()> {
     (0..table.footer().partitions())
         .into_par_iter()
         .try_for_each(|p| table.verify_checksums(p))
-        .map_err(Error::table(input.table.path()))
+        .map_err(Error::table(input.table.name()))
 }
 
 /// A table with good checksums that was written wrongly: a misplaced key ends a range too early, or is
@@ -282,7 +283,7 @@ fn check_read(inputs: &[MergeInput<'_>], read: &[AtomicU64]) -> Result<()> {
                 expected: footer.keys,
                 found,
             };
-            return Err(Error::table(input.table.path())(source));
+            return Err(Error::table(input.table.name())(source));
         }
     }
     Ok(())
@@ -312,7 +313,7 @@ fn stats_of(i: usize, input: &MergeInput<'_>) -> Result<KeyStats> {
                 .map(|p| {
                     let mut stats = KeyStats::default();
                     for record in table.iter_partition(p) {
-                        let (key, value) = record.map_err(Error::table(input.table.path()))?;
+                        let (key, value) = record.map_err(Error::table(input.table.name()))?;
                         let mut mapped = [0; 64];
                         if let Some(width) = map_value(i, input, value.as_bytes(), &mut mapped)? {
                             stats.add(key, if width <= 8 { &mapped[..width] } else { &[] });
@@ -419,9 +420,9 @@ impl Inputs<'_, '_> {
         let (first, last) = hashes(p >> bits, u32::from(self.plan.partition_bits()) - bits);
         let mut read = 0;
         for record in table.range(first, last) {
-            let (hash, key, _) = record.map_err(Error::table(file.path()))?;
+            let (hash, key, _) = record.map_err(Error::table(file.name()))?;
             read += 1;
-            let place = table.place_of(key).map_err(Error::table(file.path()))?;
+            let place = table.place_of(key).map_err(Error::table(file.name()))?;
             places[self.plan.partition_of(hash) as usize % (1 << bits)].push(place);
         }
         self.read[i].fetch_add(read, Ordering::Relaxed);
@@ -522,7 +523,7 @@ impl Part for MergedPart<'_> {
                     }
                     // It was found by `look_ahead`, in the same bytes.
                     let (key, value) = table.record_at(*place).ok_or_else(|| {
-                        Error::table(input.table.path())(pkhash_core::Error::Corrupt {
+                        Error::table(input.table.name())(pkhash_core::Error::Corrupt {
                             what: "record that was there before",
                             offset: place.offset() as u64,
                             expected: table.as_bytes().len() as u64,
@@ -534,7 +535,7 @@ impl Part for MergedPart<'_> {
             } else {
                 let mut read = 0;
                 for record in table.range(self.range.0, self.range.1) {
-                    let (hash, key, value) = record.map_err(Error::table(input.table.path()))?;
+                    let (hash, key, value) = record.map_err(Error::table(input.table.name()))?;
                     read += 1;
                     piece.push(i, input, hash, key, value.as_bytes())?;
                 }

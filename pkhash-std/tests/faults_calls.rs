@@ -320,7 +320,7 @@ fn inputs_that_change_during_a_merge() {
                 ("written over", "yes | head -c 100000 > b.pkh"),
             ] {
                 let in_place = matches!(what, "cut" | "emptied" | "written over");
-                // Under a mapping, that ends the process: see `Mode::Map`.
+                // Under a mapping, that ends the process: see `OpenOptions::map`.
                 if in_place && !in_memory {
                     continue;
                 }

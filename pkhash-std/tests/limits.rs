@@ -98,8 +98,9 @@ mod past_4_gib {
     use pkhash_std::core::{
         FixedKeys, Footer, Hasher, Layout, Lookup, Value, control, home, partition, tag,
     };
-    use pkhash_std::{Kernel, Mode, OpenOptions, TableFile};
+    use pkhash_std::{Kernel, OpenOptions, TableFile};
 
+    use super::common::opening::How;
     use super::common::{Folder, Rng};
     use super::of_core::footers::{inline, perfect, perfect_bytes, spans, term_order};
     use super::of_core::raw::{self, RawFooter, RawPartition};
@@ -386,8 +387,8 @@ mod past_4_gib {
                 .flat_map(|((key, doc, _), absent)| [(&key[..], Some(*doc)), (&absent[..], None)])
                 .unzip();
             for kernel in Kernel::available() {
-                let options = OpenOptions::new().mode(Mode::Map).kernel(kernel);
-                let table = options.open(&path).unwrap();
+                let options = OpenOptions::new().kernel(kernel);
+                let table = How::Mapped.with(options).open(&path).unwrap();
                 ask(&table, &keys, &expected);
                 seen.insert((table.footer().layout.name(), kernel.name()));
             }

@@ -789,7 +789,7 @@ fn the_output_may_replace_an_input_under_its_readers() {
     publish(&b, WriterOptions::default(), slices(&old_b)).unwrap();
     for mode in common::modes() {
         publish(&a, WriterOptions::default(), slices(&old_a)).unwrap();
-        let open = |path| pkhash_std::OpenOptions::new().mode(mode).open(path).unwrap();
+        let open = |path| mode.open(path).unwrap();
         let tables = [open(&a), open(&b)];
         merge(&keep(&tables), &a, &MergeOptions::default()).unwrap();
         // The readers that were there see what they saw, also of the input that is gone.

@@ -54,7 +54,7 @@ fn options() -> CompanionOptions {
 
 /// The companion of a table, beside it.
 fn companion(table: &TableFile) -> OrderedTerms {
-    let path = companion_path(table.path());
+    let path = companion_path(table.name());
     let built = build_companion(table, &path, &options()).unwrap();
     assert_eq!(built.keys, table.footer().keys);
     assert_eq!(built.spilled, 0);
@@ -225,12 +225,12 @@ fn opened_in_every_way() {
     let docs: Docs = (0..50).map(|i| (format!("key-{i}").into_bytes(), i * i)).collect();
     let table = table(&folder, &docs);
     companion(&table);
-    let path = companion_path(table.path());
+    let path = companion_path(table.name());
     let view = table.table();
     for mode in modes() {
         for trusted in [false, true] {
-            let terms =
-                OrderedOptions::new().mode(mode).trusted(trusted).open(&path, &view).unwrap();
+            let options = OrderedOptions::new().trusted(trusted);
+            let terms = mode.companion(options, &path, &view).unwrap();
             shared(&terms);
             assert!(terms.belongs_to(&view));
             check(&terms, &docs, &[]);
@@ -642,7 +642,7 @@ fn a_failed_build_leaves_what_was_there() {
     let flag = Arc::new(AtomicBool::new(true));
     let cancelled =
         CompanionOptions { control: Control::default().cancelled_by(flag), ..options() };
-    let path = companion_path(table.path());
+    let path = companion_path(table.name());
     let error = build_companion(&table, &path, &cancelled).unwrap_err();
     assert!(matches!(error, Error::Cancelled));
     let terms = [OrderedTerms::open(&table).unwrap()];

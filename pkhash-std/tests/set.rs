@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
+use common::opening::How;
 use common::sets::{
     Model, Pairs, Parts, Snapshot as Modelled, Step, check, newest, table_with, version_of,
     versioned,
@@ -93,9 +94,8 @@ fn models(pool: &[Vec<u8>], number: usize, versions: bool, rng: &mut Rng) -> Vec
                 ..Options::default()
             };
             let modes = modes();
-            let open = OpenOptions::new()
-                .mode(modes[rng.below(modes.len())])
-                .kernel(kernels[rng.below(kernels.len())]);
+            let mode = modes[rng.below(modes.len())];
+            let open = mode.with(OpenOptions::new().kernel(kernels[rng.below(kernels.len())]));
             let slack = (rng.below(2) == 0).then(|| rng.below(2) as u64);
             let live = some_live(docs.len(), rng);
             let (doc_base, keys) = (base, docs.len() as u32);
@@ -293,7 +293,7 @@ fn segment_maps_of_perfect_tables() {
                     docs,
                     versions: false,
                     options,
-                    open: OpenOptions::new(),
+                    open: OpenOptions::new().into(),
                     doc_base: i as u32 * 10_000,
                     slack: None,
                     live,
@@ -637,12 +637,14 @@ fn opened_from_paths() {
         })
         .collect();
     for mode in modes() {
-        let set = SegmentSet::open_with(&paths, OpenOptions::new().mode(mode)).unwrap();
+        let segments: Vec<_> =
+            paths.iter().map(|path| Segment::from(mode.open(path).unwrap())).collect();
+        let set = SegmentSet::new(segments).unwrap();
         assert_eq!(set.len(), 100);
         assert_eq!(set.get(b"shared").unwrap().and_then(Answer::doc_id), Some(1));
         let found = set.get(b"only-73").unwrap().unwrap();
         assert_eq!((found.segment(), found.doc_id()), (73, Some(730)));
-        assert_eq!(set.segments()[73].table().path(), paths[73]);
+        assert_eq!(set.segments()[73].table().path(), Some(&*paths[73]));
     }
     let set = SegmentSet::open(&paths[..2]).unwrap();
     assert_eq!(set.in_set(&["shared"]).unwrap().iter().collect::<Vec<_>>(), [1, 11]);
@@ -1155,9 +1157,8 @@ impl Engine {
 
     fn open(&self, path: &std::path::Path, rng: &mut Rng) -> Segment {
         // Windows replaces and removes no file that is mapped.
-        let modes = if cfg!(windows) { vec![Mode::Heap] } else { modes() };
-        let open = OpenOptions::new().mode(modes[rng.below(modes.len())]);
-        Segment::new(open.open(path).unwrap())
+        let modes = if cfg!(windows) { vec![How::In(Mode::Heap)] } else { modes() };
+        Segment::new(modes[rng.below(modes.len())].open(path).unwrap())
     }
 
     fn add(&self, rng: &mut Rng) {
@@ -1247,7 +1248,7 @@ impl Engine {
             ..MergeOptions::default()
         };
         // Over an input that others still read.
-        let path = inputs[rng.below(inputs.len())].table().path().to_owned();
+        let path = inputs[rng.below(inputs.len())].table().name().to_owned();
         merge(&merge_inputs, &path, &options).unwrap();
         let mut merged_docs = Docs::new();
         for (map, i) in maps.iter().zip(&chosen) {
@@ -1269,8 +1270,8 @@ impl Engine {
             (set, docs)
         });
         for input in inputs {
-            if input.table().path() != path {
-                fs::remove_file(input.table().path()).unwrap();
+            if input.table().name() != path {
+                fs::remove_file(input.table().name()).unwrap();
             }
         }
         true
@@ -1351,7 +1352,7 @@ fn readers_see_what_their_snapshot_allows() {
     assert!(!engine.deleted.lock().unwrap().is_empty());
     // What is on disk is what the last snapshot has, and no more.
     let paths: BTreeSet<_> =
-        last.set.segments().iter().map(|segment| segment.table().path().to_owned()).collect();
+        last.set.segments().iter().map(|segment| segment.table().name().to_owned()).collect();
     let names: BTreeSet<_> =
         engine.folder.names().into_iter().map(|name| engine.folder.path(&name)).collect();
     assert_eq!(paths, names);

@@ -16,7 +16,7 @@ use pkhash_std::core::format::{HEAD_LEN, TAIL_LEN};
 use pkhash_std::core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
     Advice, Answer, Error, Footer, Hasher, Kernel, Layout, LayoutChoice, Mode, OpenOptions,
-    Options, Publication, SegmentSet, Table, TableFile, Value, WriterOptions,
+    Options, Publication, Segment, SegmentSet, Table, TableFile, Value, WriterOptions,
 };
 
 fn with(table: Options) -> WriterOptions {
@@ -87,15 +87,10 @@ fn every_mode_advice_and_kernel_answers_alike() {
             for advice in [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed] {
                 for preload in [false, true] {
                     for kernel in Kernel::available() {
-                        let file = OpenOptions::new()
-                            .mode(mode)
-                            .advice(advice)
-                            .preload(preload)
-                            .kernel(kernel)
-                            .open(&path)
-                            .unwrap();
+                        let options = OpenOptions::new().advice(advice).preload(preload);
+                        let file = mode.with(options.kernel(kernel)).open(&path).unwrap();
                         assert_eq!(file.kernel().name(), kernel.name());
-                        assert_eq!(file.path(), path);
+                        assert_eq!((file.path(), file.name()), (Some(&*path), &*path));
                         check(&file, &model, &[]);
                         assert!(file.table().as_bytes() == fs::read(&path).unwrap());
                     }
@@ -107,8 +102,6 @@ fn every_mode_advice_and_kernel_answers_alike() {
     publish(&path, WriterOptions::default(), slices(&model)).unwrap();
     let short = [TableFile::open(&path).unwrap(), OpenOptions::new().open(&path).unwrap()];
     assert!(short.iter().all(|file| file.kernel().name() == Kernel::detect().name()));
-    #[cfg(feature = "mmap")]
-    check(&TableFile::map(&path).unwrap(), &model, &[]);
 }
 
 /// A copy in memory begins with a cache line, so that a record that lies in one line of the file lies
@@ -129,8 +122,8 @@ fn open_fails(path: &Path) -> Vec<Error> {
     modes()
         .into_iter()
         .map(|mode| {
-            let options = OpenOptions::new().mode(mode).preload(true).advice(Advice::Random);
-            let error = options.open(path).unwrap_err();
+            let options = OpenOptions::new().preload(true).advice(Advice::Random);
+            let error = mode.with(options).open(path).unwrap_err();
             names_path(&error, path);
             error
         })
@@ -205,7 +198,7 @@ fn a_huge_file_that_is_no_table_is_not_read() {
             _ => {}
         }
         for mode in modes() {
-            let error = OpenOptions::new().mode(mode).open(&path).unwrap_err();
+            let error = mode.open(&path).unwrap_err();
             names_path(&error, &path);
             let Error::Table { source, .. } = &error else { panic!("{name}: {error}") };
             let as_expected = match name {
@@ -370,8 +363,8 @@ fn files_that_are_replaced_under_a_set() {
             publish(path, WriterOptions::default(), slices(model)).unwrap();
         }
         for mode in modes() {
-            let options = OpenOptions::new().mode(mode);
-            sets.push((SegmentSet::open_with(&paths, options).unwrap(), tables));
+            let segments = paths.each_ref().map(|path| Segment::from(mode.open(path).unwrap()));
+            sets.push((SegmentSet::new(segments).unwrap(), tables));
         }
     }
     for path in &paths {
@@ -411,8 +404,8 @@ fn companions_that_are_replaced_under_their_readers() {
         build_companion(&table, companion_path(&path), &CompanionOptions::default()).unwrap();
         for mode in modes() {
             for trusted in [false, true] {
-                let options = OrderedOptions::new().mode(mode).trusted(trusted);
-                let terms = options.open(companion_path(&path), &table.table()).unwrap();
+                let options = OrderedOptions::new().trusted(trusted);
+                let terms = mode.companion(options, companion_path(&path), &table.table()).unwrap();
                 readers.push((terms, model));
             }
         }
@@ -470,7 +463,7 @@ fn files_that_are_cut_under_a_reader_in_memory() {
             }
             // What is opened now is no table.
             for mode in modes() {
-                let error = OpenOptions::new().mode(mode).open(&path).unwrap_err();
+                let error = mode.open(&path).unwrap_err();
                 assert!(matches!(error, Error::Table { .. }), "{end}: {error}");
                 names_path(&error, &path);
             }
@@ -734,7 +727,7 @@ fn a_pipe_is_no_table() {
     assert!(made.success());
     // Nobody writes to it: whoever opened it would wait for ever.
     for mode in modes() {
-        let error = OpenOptions::new().mode(mode).open(&path).unwrap_err();
+        let error = mode.open(&path).unwrap_err();
         assert!(matches!(error, Error::NotAFile { .. }), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, LazyLock, RwLock};
 use std::time::Duration;
 
+use common::opening::{How, Opening};
 use common::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
 use pkhash_std::{
     Control, DocMap, Error, Kernel, Layout, LayoutChoice, LiveDocs, MapOptions, MergeInput,
@@ -85,7 +86,7 @@ fn a_table_of_every_kind_on_every_kernel() {
         let (keys, expected): (Vec<Vec<u8>>, Vec<Option<u32>>) = asked.into_iter().unzip();
         for (i, kernel) in Kernel::available().enumerate() {
             let mode = modes()[i % modes().len()];
-            let file = OpenOptions::new().mode(mode).kernel(kernel).open(&path).unwrap();
+            let file = mode.with(OpenOptions::new().kernel(kernel)).open(&path).unwrap();
             on_all_threads(|rng| {
                 for _ in 0..30 {
                     let at = rng.below(keys.len());
@@ -200,7 +201,7 @@ impl Snapshot {
     }
 }
 
-fn open(folder: &Folder, name: &str, docs: &Docs, options: Options, open: OpenOptions) -> Segment {
+fn open(folder: &Folder, name: &str, docs: &Docs, options: Options, open: Opening) -> Segment {
     let path = folder.path(name);
     publish(&path, with(options, 1), slices(&docs.model())).unwrap();
     Segment::new(open.open(path).unwrap()).with_doc_base(docs.base)
@@ -219,9 +220,8 @@ fn a_set_with_and_without_a_segment_map() {
         for number in 0..9 {
             let mut mine = Docs::new(chosen(&mut rng), 1000 * number as u32);
             let options = kind.unwrap_or(kinds()[number % 5].1);
-            let options_of_file = OpenOptions::new()
-                .mode(modes()[number % modes().len()])
-                .kernel(kernels[number % kernels.len()]);
+            let options_of_file = modes()[number % modes().len()]
+                .with(OpenOptions::new().kernel(kernels[number % kernels.len()]));
             let name = format!("{number}-{}.pkh", kind.is_some());
             let segment = open(&folder, &name, &mine, options, options_of_file);
             if number % 3 > 0 {
@@ -328,7 +328,7 @@ fn snapshots_that_a_writer_replaces() {
 
 fn writer_left_only(folder: &Folder, set: &SegmentSet) -> bool {
     let paths: BTreeSet<_> =
-        set.segments().iter().map(|segment| segment.table().path().to_owned()).collect();
+        set.segments().iter().map(|segment| segment.table().name().to_owned()).collect();
     folder.names().iter().all(|name| paths.contains(&folder.path(name)))
 }
 
@@ -338,10 +338,10 @@ struct Writer<'f> {
 }
 
 impl Writer<'_> {
-    fn open_options(&self) -> OpenOptions {
+    fn open_options(&self) -> Opening {
         // Windows replaces and removes no file that is mapped.
-        let modes = if cfg!(windows) { vec![pkhash_std::Mode::Heap] } else { modes() };
-        OpenOptions::new().mode(modes[self.files % modes.len()])
+        let modes = if cfg!(windows) { vec![How::In(pkhash_std::Mode::Heap)] } else { modes() };
+        modes[self.files % modes.len()].with(OpenOptions::new())
     }
 
     fn add(&mut self, next: &mut Snapshot, rng: &mut Rng) {
@@ -384,9 +384,9 @@ impl Writer<'_> {
             threads: 4,
             ..MergeOptions::default()
         };
-        let path = inputs[1].table().path().to_owned();
+        let path = inputs[1].table().name().to_owned();
         merge(&merge_inputs, &path, &options).unwrap();
-        std::fs::remove_file(inputs[0].table().path()).unwrap();
+        std::fs::remove_file(inputs[0].table().name()).unwrap();
         // Docs of keys that the newer input has are no key's.
         let live = merged.values().copied().collect();
         let docs = Docs { docs: Arc::new(merged), all: base, live, base: 0 };

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pkhash_benches::{Key, Random, independent_reads, keys, options, queries, row::Rows};
+use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries, row::Rows};
 use pkhash_core::build::{Options, sort_by};
 use pkhash_core::{Hasher, Layout};
 use pkhash_std::{
-    DocMap, MapOptions, MergeInput, MergeOptions, Mode, OpenOptions, SegmentSet, TableFile,
+    DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile,
     WriterOptions, build_slice, merge,
 };
 
@@ -60,7 +60,7 @@ fn own_memory() -> u64 {
 fn merging(folder: &Path, keys: &[Key], rounds: usize) {
     let paths = build(folder, keys, 15, &options(Layout::Perfect, 0));
     let tables: Vec<TableFile> =
-        paths.iter().map(|path| TableFile::map(path).expect("a sound table")).collect();
+        paths.iter().map(|path| map(path)).collect();
     let mut base = 0;
     let inputs: Vec<MergeInput<'_>> = tables
         .iter()
@@ -108,8 +108,8 @@ fn opening(folder: &Path, keys: &[Key], rounds: usize) {
     let mut times: Vec<f64> = (0..rounds)
         .map(|_| {
             let began = Instant::now();
-            let open = OpenOptions::new().mode(Mode::Map);
-            let set = SegmentSet::open_with(&paths, open).expect("sound tables");
+            let segments = paths.iter().map(|path| Segment::from(map(path)));
+            let set = SegmentSet::new(segments.collect::<Vec<_>>()).expect("sound tables");
             assert_eq!(set.keys(), keys.len() as u64);
             began.elapsed().as_secs_f64() * 1e3
         })

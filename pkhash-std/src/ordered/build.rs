@@ -12,9 +12,10 @@ use super::format::{self, Binding, Fault, MAX_ORDERED_KEY_LEN};
 use super::sort::{MIN_COMPANION_MEMORY, Sorter};
 use super::{OrderedTerms, check_values, doc_id};
 use crate::error::{Error, Result};
-use crate::file::{BlockWriter, Publication, TableFile};
+use crate::file::{BlockWriter, Publication};
 use crate::merge::{DELETED, DocMap, MergeInput};
 use crate::partition::{Control, pool};
+use crate::table_file::TableFile;
 use crate::writer::DEFAULT_MEMORY;
 
 /// How a companion is built.
@@ -92,10 +93,10 @@ pub fn build_companion_publication(
     let mut read = 0u64;
     for p in 0..footer.partitions() {
         // What is damaged here would pass for good in the companion.
-        view.verify_checksums(p).map_err(Error::table(table.path()))?;
+        view.verify_checksums(p).map_err(Error::table(table.name()))?;
         options.control.check()?;
         for record in view.iter_partition(p) {
-            let (key, value) = record.map_err(Error::table(table.path()))?;
+            let (key, value) = record.map_err(Error::table(table.name()))?;
             let doc = doc_id(footer.value.kind(), value).ok_or_else(|| no_doc_ids(table))?;
             sorter.push(key, doc)?;
             read += 1;
@@ -115,7 +116,7 @@ const OFTEN: u64 = 1 << 16;
 
 fn no_doc_ids(table: &TableFile) -> Error {
     let width = table.footer().value.width().into();
-    Error::NoDocIds { path: table.path().to_owned(), width }
+    Error::NoDocIds { path: table.name().to_owned(), width }
 }
 
 /// Whether a table can have a companion.
@@ -123,7 +124,7 @@ fn check_table(table: &TableFile) -> Result<()> {
     check_values(table)?;
     let longest = table.footer().max_key_len;
     if longest as usize > MAX_ORDERED_KEY_LEN {
-        return Err(Error::table(table.path())(pkhash_core::Error::KeyLength {
+        return Err(Error::table(table.name())(pkhash_core::Error::KeyLength {
             expected: MAX_ORDERED_KEY_LEN as u64,
             found: longest.into(),
         }));
@@ -315,7 +316,7 @@ impl<'w> Writer<'w> {
 fn fst_error(path: &Path, table: &TableFile, added: u64, error: fst::Error) -> Error {
     match error {
         fst::Error::Io(error) => Error::io("write", path)(error),
-        fst::Error::Fst(_) => Error::table(table.path())(pkhash_core::Error::Corrupt {
+        fst::Error::Fst(_) => Error::table(table.name())(pkhash_core::Error::Corrupt {
             what: "keys that differ",
             offset: table.footer().file_len,
             expected: table.footer().keys,

@@ -20,8 +20,9 @@ use fst::{Automaton, IntoStreamer, Streamer};
 use pkhash_core::{Table, Value, ValueKind};
 
 use crate::error::{Error, Result};
-use crate::file::TableFile;
+
 use crate::storage::{Advice, Mode, Storage};
+use crate::table_file::TableFile;
 use format::{Binding, HEAD_LEN, Parsed};
 
 pub use automata::KeyRegex;
@@ -57,22 +58,22 @@ fn check_values(table: &TableFile) -> Result<()> {
     if value.kind() == ValueKind::Integer || value.width() == VERSIONED {
         return Ok(());
     }
-    Err(Error::NoDocIds { path: table.path().to_owned(), width: value.width().into() })
+    Err(Error::NoDocIds { path: table.name().to_owned(), width: value.width().into() })
 }
 
 /// How to open a companion.
 ///
 /// ```no_run
-/// use pkhash_std::{Mode, OrderedOptions, TableFile, companion_path};
+/// use pkhash_std::{OrderedOptions, TableFile, companion_path};
 /// let table = TableFile::open("ids.pkh")?;
 /// let terms =
-///     OrderedOptions::new().mode(Mode::Map).open(companion_path("ids.pkh"), &table.table())?;
+///     OrderedOptions::new().trusted(true).open(companion_path("ids.pkh"), &table.table())?;
 /// # Ok::<(), pkhash_std::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OrderedOptions {
     mode: Mode,
-    advice: Advice,
+    pub(crate) advice: Advice,
     trusted: bool,
 }
 
@@ -83,9 +84,7 @@ impl OrderedOptions {
         Self::default()
     }
 
-    /// How the bytes are held. A mapped companion must not be changed in place, as no mapped table must
-    /// (`Mode::Map`): it was checked when it was opened, and what comes later may do all that
-    /// [`trusted`](Self::trusted) warns of.
+    /// How the bytes are held. Not for mapped companions.
     #[must_use]
     pub const fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
@@ -118,8 +117,8 @@ impl OrderedOptions {
     /// companion, is damaged, or belongs to another table.
     pub fn open(self, path: impl AsRef<Path>, table: &Table<'_>) -> Result<OrderedTerms> {
         let path = path.as_ref();
-        let storage = Storage::open(path, self.mode, self.advice, false, |_, _, _| Ok(()))?;
-        self.open_storage(Held::Storage(storage), Some(path), table)
+        let storage = Storage::open(path, self.mode, |_, _, _| Ok(()))?;
+        self.open_storage(storage, Some(path), table)
     }
 
     /// Takes the bytes of a companion of `table`.
@@ -127,22 +126,22 @@ impl OrderedOptions {
     /// # Errors
     /// [`Error::Companion`], as [`open`](Self::open).
     pub fn from_bytes(self, bytes: impl Into<Vec<u8>>, table: &Table<'_>) -> Result<OrderedTerms> {
-        self.open_storage(Held::Owned(bytes.into()), None, table)
+        self.open_storage(Storage::shared(bytes.into()), None, table)
     }
 
-    fn open_storage(
+    pub(crate) fn open_storage(
         self,
-        held: Held,
+        storage: Storage,
         path: Option<&Path>,
         table: &Table<'_>,
     ) -> Result<OrderedTerms> {
         let binding = Binding::of(table);
-        let bytes = held.bytes();
+        let bytes = storage.bytes();
         let parsed = format::parse(bytes, &binding).map_err(|fault| fault.at(path))?;
         if !self.trusted {
             check_all(bytes, &parsed, binding.keys).map_err(|fault| fault.at(path))?;
         }
-        let fst = fst::Map::new(FstBytes { held, len: parsed.fst_len })
+        let fst = fst::Map::new(FstBytes { storage, len: parsed.fst_len })
             .map_err(|error| not_an_fst(path, &error))?;
         Ok(OrderedTerms { fst, binding, path: path.map(Path::to_owned) })
     }
@@ -170,32 +169,16 @@ fn not_an_fst(path: Option<&Path>, error: &fst::Error) -> Error {
     format::Fault { what, offset: HEAD_LEN as u64, expected, found }.at(path)
 }
 
-/// The bytes of a whole companion.
-#[derive(Debug)]
-enum Held {
-    Storage(Storage),
-    Owned(Vec<u8>),
-}
-
-impl Held {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Storage(storage) => storage.bytes(),
-            Self::Owned(bytes) => bytes,
-        }
-    }
-}
-
-/// Those of the fst in it.
+/// The bytes of a whole companion, and the length of the fst in it.
 struct FstBytes {
-    held: Held,
+    storage: Storage,
     len: usize,
 }
 
 impl AsRef<[u8]> for FstBytes {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.held.bytes()[HEAD_LEN..HEAD_LEN + self.len]
+        &self.storage.bytes()[HEAD_LEN..HEAD_LEN + self.len]
     }
 }
 
@@ -244,20 +227,14 @@ impl OrderedTerms {
     /// [`OrderedOptions::trusted`].
     ///
     /// # Errors
-    /// As [`OrderedOptions::open`].
+    /// As [`OrderedOptions::open`]; [`Error::NoPath`] if the table was not opened at a path.
     pub fn open(table: &TableFile) -> Result<Self> {
-        OrderedOptions::new().open(companion_path(table.path()), &table.table())
+        OrderedOptions::new().open(Self::path_of(table)?, &table.table())
     }
 
-    /// Maps the companion that lies beside a table. See [`Mode::Map`] for what must not happen to the file
-    /// meanwhile: a companion that changes under its mapping may also panic. All of it is read once,
-    /// as by [`open`](Self::open).
-    ///
-    /// # Errors
-    /// As [`OrderedOptions::open`].
-    #[cfg(feature = "mmap")]
-    pub fn map(table: &TableFile) -> Result<Self> {
-        OrderedOptions::new().mode(Mode::Map).open(companion_path(table.path()), &table.table())
+    /// Where the companion of a table lies.
+    pub(crate) fn path_of(table: &TableFile) -> Result<PathBuf> {
+        table.path().map(companion_path).ok_or(Error::NoPath)
     }
 
     /// Where the companion was opened; `None` if it was made from bytes.
@@ -291,7 +268,7 @@ impl OrderedTerms {
     }
 
     fn bytes(&self) -> &[u8] {
-        self.fst.as_fst().as_inner().held.bytes()
+        self.fst.as_fst().as_inner().storage.bytes()
     }
 
     /// The doc ID of a key. The table itself answers faster.

@@ -332,7 +332,7 @@ impl Unit<'_> {
         let table = file.table();
         let mut entries = Vec::new();
         for record in table.iter_partition(self.partition) {
-            let (key, _) = record.map_err(Error::table(file.path()))?;
+            let (key, _) = record.map_err(Error::table(file.name()))?;
             let hash = hasher.hash(key);
             if (from..=to).contains(&hash) {
                 entries.push(MapEntry::new(hash, self.number));

@@ -15,7 +15,7 @@ use pkhash_core::Hasher;
 use pkhash_simd::Kernel;
 
 use crate::error::{Error, Result};
-use crate::file::OpenOptions;
+use crate::table_file::OpenOptions;
 
 pub use in_set::{DocIds, InSet};
 pub use map::{MapInfo, MapOptions};
@@ -285,7 +285,7 @@ impl SegmentSet {
     pub fn merged(&self, inputs: &[Segment], output: Option<Segment>) -> Result<Self> {
         let missing = inputs.iter().position(|input| self.position(input).is_none());
         if let Some(input) = missing {
-            let path = inputs[input].table().path().to_owned();
+            let path = inputs[input].table().name().to_owned();
             return Err(Error::NotInSet { input, path });
         }
         let mut output = output;

@@ -6,7 +6,7 @@ use pkhash_core::Value;
 use roaring::RoaringBitmap;
 
 use crate::error::{Error, Result};
-use crate::file::TableFile;
+use crate::table_file::TableFile;
 
 /// Which docs of a segment are live: a bitset over its doc IDs, immutable.
 ///

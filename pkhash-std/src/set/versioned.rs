@@ -4,7 +4,7 @@ use pkhash_core::{Value, ValueFormat};
 
 use super::{Answer, SegmentSet};
 use crate::error::{Error, Result};
-use crate::file::TableFile;
+use crate::table_file::TableFile;
 
 /// Bytes of a versioned value: a doc ID of 4 and a version of 8, both little-endian.
 pub const VERSIONED_WIDTH: u8 = 12;
@@ -35,7 +35,7 @@ impl TableFile {
         check(self)?;
         let mut max = None;
         for record in &self.table() {
-            let (_, value) = record.map_err(Error::table(self.path()))?;
+            let (_, value) = record.map_err(Error::table(self.name()))?;
             max = max.max(version_of(value.as_bytes()));
         }
         Ok(max)
@@ -122,5 +122,5 @@ pub(crate) fn check_width(value: ValueFormat) -> Result<(), pkhash_core::Error> 
 }
 
 fn check(table: &TableFile) -> Result<()> {
-    check_width(table.footer().value).map_err(Error::table(table.path()))
+    check_width(table.footer().value).map_err(Error::table(table.name()))
 }

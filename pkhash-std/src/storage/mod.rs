@@ -1,20 +1,23 @@
-//! Where a table's bytes lie: in memory of the process, or mapped from the file.
+//! Where a table's bytes lie: in memory of the process, of the caller, or mapped from the file.
 
 mod heap;
 #[cfg(feature = "mmap")]
 mod mmap;
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use bytes::Bytes;
 use pkhash_core::format::{HEAD_LEN, TAIL_LEN};
 
 use crate::error::{Error, Result};
 
 pub(crate) use heap::Heap;
 
-/// How the bytes of a table are held.
+/// How the bytes of a table that is read are held. (Mapped tables: [`OpenOptions::map`].)
+///
+/// [`OpenOptions::map`]: crate::OpenOptions::map
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
@@ -26,28 +29,14 @@ pub enum Mode {
     /// tables' cache, worth some 10–15 % on batches over large tables.
     #[cfg(feature = "mmap")]
     HugePages,
-    /// Mapped. Opening reads the footer alone, the rest is read when it is touched, and processes
-    /// share the memory.
-    ///
-    /// **The file must not be changed while it is mapped.** Tables published by this crate are not:
-    /// a new version is another file, put under the name by rename, and the mapping keeps the old
-    /// one. If somebody truncates the file all the same, touching a page past the new end raises
-    /// SIGBUS, which ends the process; so does an I/O error of the disk under the mapping. If
-    /// somebody overwrites it, lookups see some mixture of old and new bytes: they may answer
-    /// wrongly, but stay inside the mapping. Where that cannot be ruled out, use `Heap`.
-    #[cfg(feature = "mmap")]
-    Map,
 }
 
 impl Mode {
-    /// Whether all of a file is read into memory.
-    const fn is_memory(self) -> bool {
+    const fn is_huge(self) -> bool {
         match self {
-            Self::Heap => true,
+            Self::Heap => false,
             #[cfg(feature = "mmap")]
             Self::HugePages => true,
-            #[cfg(feature = "mmap")]
-            Self::Map => false,
         }
     }
 }
@@ -71,6 +60,8 @@ pub enum Advice {
 #[derive(Debug)]
 pub(crate) enum Storage {
     Heap(Heap),
+    /// Bytes of the caller. Their owner was asked for them once: another time it might say otherwise.
+    Shared(Bytes),
     #[cfg(feature = "mmap")]
     Mapped(mmap::Mapped),
 }
@@ -96,52 +87,91 @@ fn check_ends(file: &mut File, len: usize, path: &Path, check: CheckEnds) -> Res
     check(&head, &tail, len as u64).map_err(Error::table(path))
 }
 
+/// A regular file, and its length.
+fn open_file(path: &Path) -> Result<(File, usize)> {
+    // Before it is opened: opening a pipe waits for its other end.
+    let meta = fs::metadata(path).map_err(Error::io("open", path))?;
+    if !meta.is_file() {
+        return Err(Error::NotAFile { path: path.to_owned() });
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let meta = file.metadata().map_err(Error::io("open", path))?;
+    if !meta.is_file() {
+        return Err(Error::NotAFile { path: path.to_owned() });
+    }
+    let len = usize::try_from(meta.len()).map_err(|_| Error::Table {
+        path: Some(path.to_owned()),
+        source: pkhash_core::Error::TooLarge {
+            what: "bytes",
+            expected: usize::MAX as u64,
+            found: meta.len(),
+        },
+    })?;
+    Ok((file, len))
+}
+
+/// What of a stream is read at a time.
+const CHUNK: usize = 4 << 20;
+
 impl Storage {
-    /// `check`: before a large file is read into memory, so that one that is something else takes neither
-    /// time nor memory.
-    #[cfg_attr(not(feature = "mmap"), allow(unused_variables))]
-    pub(crate) fn open(
-        path: &Path,
-        mode: Mode,
-        advice: Advice,
-        preload: bool,
-        check: CheckEnds,
-    ) -> Result<Self> {
-        // Before it is opened: opening a pipe waits for its other end.
-        let meta = fs::metadata(path).map_err(Error::io("open", path))?;
-        if !meta.is_file() {
-            return Err(Error::NotAFile { path: path.to_owned() });
-        }
-        let mut file = File::open(path).map_err(Error::io("open", path))?;
-        let meta = file.metadata().map_err(Error::io("open", path))?;
-        if !meta.is_file() {
-            return Err(Error::NotAFile { path: path.to_owned() });
-        }
-        let len = usize::try_from(meta.len()).map_err(|_| Error::Table {
-            path: Some(path.to_owned()),
-            source: pkhash_core::Error::TooLarge {
-                what: "bytes",
-                expected: usize::MAX as u64,
-                found: meta.len(),
-            },
-        })?;
-        if len >= LARGE && mode.is_memory() {
+    /// `check`: before a large file is read, so that one that is something else takes neither time nor
+    /// memory.
+    pub(crate) fn open(path: &Path, mode: Mode, check: CheckEnds) -> Result<Self> {
+        let (mut file, len) = open_file(path)?;
+        if len >= LARGE {
             check_ends(&mut file, len, path, check)?;
         }
-        match mode {
-            Mode::Heap => Heap::read(&mut file, len, false).map(Self::Heap),
-            #[cfg(feature = "mmap")]
-            Mode::HugePages => Heap::read(&mut file, len, true).map(Self::Heap),
-            #[cfg(feature = "mmap")]
-            Mode::Map => mmap::Mapped::new(&file, len, advice, preload).map(Self::Mapped),
+        let heap = Heap::read(&mut file, len, mode.is_huge()).map_err(Error::io("read", path))?;
+        Ok(Self::Heap(heap))
+    }
+
+    /// Reads a stream to its end. `check`: before more than the head is read.
+    pub(crate) fn read(
+        mut reader: impl Read,
+        mode: Mode,
+        check: fn(&[u8; HEAD_LEN]) -> Result<()>,
+    ) -> Result<Self> {
+        let error = || Error::io("read", Path::new("the input"));
+        let mut chunk = |len: usize| -> io::Result<Vec<u8>> {
+            let mut chunk = Vec::new();
+            chunk.try_reserve_exact(len)?;
+            reader.by_ref().take(len as u64).read_to_end(&mut chunk)?;
+            Ok(chunk)
+        };
+        let head = chunk(HEAD_LEN).map_err(error())?;
+        if let Some(head) = head.first_chunk() {
+            check(head)?;
         }
-        .map_err(Error::io("read", path))
+        let (mut len, mut chunks) = (head.len(), vec![head]);
+        loop {
+            let chunk = chunk(CHUNK).map_err(error())?;
+            if chunk.is_empty() {
+                break;
+            }
+            len += chunk.len();
+            chunks.push(chunk);
+        }
+        let mut heap = Heap::zeroed(len, mode.is_huge()).map_err(error())?;
+        let mut rest = heap.bytes_mut();
+        // Each chunk is freed when it was copied: pages of the copy take memory once they are written.
+        for chunk in chunks {
+            let (to, after) = rest.split_at_mut(chunk.len());
+            to.copy_from_slice(&chunk);
+            rest = after;
+        }
+        Ok(Self::Heap(heap))
+    }
+
+    /// Bytes of the caller.
+    pub(crate) fn shared(owner: impl AsRef<[u8]> + Send + 'static) -> Self {
+        Self::Shared(Bytes::from_owner(owner))
     }
 
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Heap(heap) => heap.bytes(),
+            Self::Shared(bytes) => bytes,
             #[cfg(feature = "mmap")]
             Self::Mapped(mapped) => mapped.bytes(),
         }

@@ -8,6 +8,7 @@
 pub(crate) mod command;
 #[cfg(feature = "ordered")]
 pub(crate) mod companions;
+pub(crate) mod opening;
 pub(crate) mod sets;
 
 use std::collections::BTreeMap;
@@ -17,9 +18,11 @@ use std::path::{Path, PathBuf};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::core::build::{self, Entry, KeyStats};
 use pkhash_std::{
-    Built, Error, Kernel, Mode, OpenOptions, Options, Result, TableFile, TableWriter, ValueChoice,
+    Built, Error, Kernel, OpenOptions, Options, Result, TableFile, TableWriter, ValueChoice,
     ValueKind, WriterOptions,
 };
+
+pub(crate) use opening::modes;
 
 /// What a table should hold. An integer is here with 8 bytes, however narrow the table keeps it.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -98,25 +101,14 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Every way to hold a table's bytes.
-pub(crate) fn modes() -> Vec<Mode> {
-    vec![
-        Mode::Heap,
-        #[cfg(feature = "mmap")]
-        Mode::HugePages,
-        #[cfg(feature = "mmap")]
-        Mode::Map,
-    ]
-}
-
 /// One file in every mode; the kernels take turns, and each comes at least once.
 pub(crate) fn open_all(path: &Path) -> Vec<TableFile> {
     let kernels: Vec<Kernel> = Kernel::available().collect();
     let modes = modes();
     (0..modes.len().max(kernels.len()))
         .map(|i| {
-            let options = OpenOptions::new().mode(modes[i % modes.len()]);
-            options.kernel(kernels[i % kernels.len()]).open(path).unwrap()
+            let options = OpenOptions::new().kernel(kernels[i % kernels.len()]);
+            modes[i % modes.len()].with(options).open(path).unwrap()
         })
         .collect()
 }

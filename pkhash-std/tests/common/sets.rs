@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pkhash_std::{
-    Answer, Error, LiveDocs, MapOptions, OpenOptions, Options, Result, Segment, SegmentSet,
-    TableFile, VERSIONED_WIDTH, ValueChoice, ValueFormat, VersionedAnswer, WriterOptions,
-    versioned_value,
+    Answer, Error, LiveDocs, MapOptions, Options, Result, Segment, SegmentSet, TableFile,
+    VERSIONED_WIDTH, ValueChoice, ValueFormat, VersionedAnswer, WriterOptions, versioned_value,
 };
 use roaring::RoaringBitmap;
 
+use super::opening::Opening;
 use super::{Folder, Rng, build_bytes, of_slice};
 
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -21,15 +21,15 @@ pub(crate) fn versioned() -> ValueChoice {
 pub(crate) fn try_table_with(
     options: Options,
     pairs: &Pairs,
-    open: OpenOptions,
+    open: impl Into<Opening>,
 ) -> Result<TableFile> {
     let folder = Folder::new();
     let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
     let (_, bytes) = build_bytes(options, of_slice(pairs))?;
-    open.open(folder.write("segment.pkh", bytes))
+    open.into().open(folder.write("segment.pkh", bytes))
 }
 
-pub(crate) fn table_with(options: Options, pairs: &Pairs, open: OpenOptions) -> TableFile {
+pub(crate) fn table_with(options: Options, pairs: &Pairs, open: impl Into<Opening>) -> TableFile {
     try_table_with(options, pairs, open).unwrap()
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Parts {
     pub(crate) versions: bool,
     /// How the table is made; the values are as `versions` says.
     pub(crate) options: Options,
-    pub(crate) open: OpenOptions,
+    pub(crate) open: Opening,
     pub(crate) doc_base: u32,
     /// How much greater than its greatest version the segment says that it is; `None`: says nothing.
     pub(crate) slack: Option<u64>,

@@ -53,7 +53,7 @@ pub(crate) fn one_for_each(option: &str, paths: &[PathBuf], tables: &[TableFile]
     if paths.len() == tables.len() {
         return Ok(());
     }
-    let names: Vec<_> = tables.iter().map(|table| table.path().display().to_string()).collect();
+    let names: Vec<_> = tables.iter().map(|table| table.name().display().to_string()).collect();
     Err(Fail::message(format_args!(
         "{option}: expected one for each of the {} tables ({}), found {}",
         tables.len(),
@@ -83,7 +83,7 @@ fn deleted(path: &Path, table: &TableFile) -> Result<LiveDocs> {
 /// without a key; not to count it would shift the docs of the next table when docs are numbered on.
 fn docs_with(table: &TableFile, path: &Path, given: &RoaringBitmap) -> Result<u32> {
     let docs = docs_of(table)?;
-    check_density(table.path(), table, docs)?;
+    check_density(table.name(), table, docs)?;
     // No file has the largest ID of all, which is none.
     let known = given.max().map_or(0, |doc| doc + 1);
     check_density(path, table, known)?;
@@ -102,7 +102,7 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
     if footer.value.kind() != ValueKind::Integer {
         for record in &table.table() {
             let (_, value) = record.map_err(|source| pkhash_std::Error::Table {
-                path: Some(table.path().to_owned()),
+                path: Some(table.name().to_owned()),
                 source,
             })?;
             largest = largest.max(value.doc_id().unwrap_or(DELETED).into());
@@ -112,7 +112,7 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
         Ok(doc) if doc != DELETED => Ok(doc + 1),
         _ => Err(Fail::message(format_args!(
             "{}: expected doc IDs, which are less than {DELETED}, found {largest}",
-            table.path().display()
+            table.name().display()
         ))),
     }
 }
@@ -126,11 +126,11 @@ pub(crate) fn check_values(table: &TableFile) -> Result<()> {
         _ if footer.keys == 0 => Ok(()),
         (_, 0) => Err(Fail::message(format_args!(
             "{}: a set of keys, which has no doc IDs",
-            table.path().display()
+            table.name().display()
         ))),
         (_, width) => Err(Fail::message(format_args!(
             "{}: no doc IDs: values are {width} opaque bytes",
-            table.path().display()
+            table.name().display()
         ))),
     }
 }

@@ -3,10 +3,11 @@
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
-use pkhash_std::{Error, Mode, OrderedOptions, TableFile, Value, ValueKind, companion_path};
+use pkhash_std::{Error, OpenOptions, OrderedOptions, Value, ValueKind, companion_path};
 use serde_json::json;
 
 use crate::fail::{Fail, Result, note};
+use crate::map;
 
 /// How keys are read and written. The same options mean the same for every command.
 #[derive(clap::Args, Clone, Copy)]
@@ -144,9 +145,8 @@ pub(crate) fn companion_before(table: &Path, ordered: bool) -> Result<Option<Pat
 pub(crate) fn note_stale_companion(table: &Path, companion: Option<&Path>) {
     let Some(path) = companion else { return };
     // The same table, built anew, has the same companion. What it says of its table is not in the fst.
-    let fits = TableFile::map(table).and_then(|file| {
-        OrderedOptions::new().trusted(true).mode(Mode::Map).open(path, &file.table())
-    });
+    let fits = map::table(OpenOptions::new(), table)
+        .and_then(|file| map::companion(OrderedOptions::new().trusted(true), path, &file.table()));
     match fits {
         Ok(_) => {}
         Err(Error::Companion { .. }) => note(format_args!(

@@ -13,6 +13,7 @@ use pkhash_std::{
 };
 
 use crate::fail::{Fail, Result};
+use crate::map;
 
 /// A bar on standard error, if that is a terminal: `what`, a bar, a share, the time left.
 pub(crate) fn bar(what: &'static str, all: u64) -> ProgressBar {
@@ -162,28 +163,48 @@ pub(crate) struct OpenArgs {
 
 impl OpenArgs {
     pub(crate) fn open(self, path: &Path) -> Result<TableFile> {
-        let options = OpenOptions::new().mode(self.mode()).advice(self.advice());
-        Ok(options.preload(self.preload).kernel(kernel()?).open(path)?)
+        let options = OpenOptions::new().advice(self.advice()).preload(self.preload);
+        let options = options.kernel(kernel()?);
+        // What cannot be mapped is read to its end.
+        if path == Path::new("-") {
+            return read(options.mode(self.memory()), std::io::stdin().lock(), path);
+        }
+        if is_pipe(path) {
+            let pipe = std::fs::File::open(path);
+            let pipe = pipe.map_err(|source| pkhash_std::Error::Io {
+                doing: "open",
+                path: path.to_owned(),
+                source,
+            })?;
+            return read(options.mode(self.memory()), pipe, path);
+        }
+        Ok(match self.open {
+            OpenMode::Map => map::table(options, path)?,
+            _ => options.mode(self.memory()).open(path)?,
+        })
     }
 
     /// Opens the ordered companion of a table. Unless it is trusted, all of it is read and checked.
     pub(crate) fn open_companion(self, table: &TableFile, trusted: bool) -> Result<OrderedTerms> {
-        let path = companion_path(table.path());
-        if !has_companion(table.path()) {
+        let path = companion_path(table.name());
+        if !has_companion(table) {
             return Err(Fail::message(format_args!(
                 "{}: no ordered companion at {} (build --ordered makes one)",
-                table.path().display(),
+                table.name().display(),
                 path.display()
             )));
         }
-        let options = OrderedOptions::new().mode(self.mode()).advice(self.advice());
-        Ok(options.trusted(trusted).open(path, &table.table())?)
+        let options = OrderedOptions::new().advice(self.advice()).trusted(trusted);
+        Ok(match self.open {
+            OpenMode::Map => map::companion(options, &path, &table.table())?,
+            _ => options.mode(self.memory()).open(path, &table.table())?,
+        })
     }
 
-    const fn mode(self) -> Mode {
+    /// How bytes are held that are not mapped.
+    const fn memory(self) -> Mode {
         match self.open {
-            OpenMode::Map => Mode::Map,
-            OpenMode::Heap => Mode::Heap,
+            OpenMode::Map | OpenMode::Heap => Mode::Heap,
             OpenMode::HugePages => Mode::HugePages,
         }
     }
@@ -198,9 +219,35 @@ impl OpenArgs {
     }
 }
 
-/// Whether something lies where the companion of a table would; what cannot be looked at counts.
-pub(crate) fn has_companion(table: &Path) -> bool {
-    !matches!(companion_path(table).try_exists(), Ok(false))
+/// Reads a table that has no file which could be mapped.
+fn read(options: OpenOptions, from: impl std::io::Read, name: &Path) -> Result<TableFile> {
+    use pkhash_std::Error;
+    let named = |error| match error {
+        Error::Io { doing, source, .. } => Error::Io { doing, path: name.to_owned(), source },
+        Error::Table { source, .. } => Error::Table { path: Some(name.to_owned()), source },
+        error => error,
+    };
+    Ok(options.read(from).map_err(named)?.named(name))
+}
+
+/// Whether a path is that of a pipe: `mkfifo`, or a shell's `<(…)`.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|meta| meta.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+/// Whether something lies where the companion of a table would; what cannot be looked at counts. Beside a
+/// table that was read from a pipe, nothing does.
+pub(crate) fn has_companion(table: &TableFile) -> bool {
+    table.path().is_some_and(|path| !matches!(companion_path(path).try_exists(), Ok(false)))
 }
 
 /// What a table is to be like, and how it is built: shared by `build` and `merge`.

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::core::format::MAGIC;
 use pkhash_std::{
-    Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, Options, Publication, TableFile,
-    TableWriter, ValueChoice, ValueFormat, WriterOptions, build_companion_publication,
-    companion_path,
+    Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, OpenOptions, Options,
+    Publication, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+    build_companion_publication, companion_path,
 };
 use serde_json::json;
 
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
 use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
-use crate::ui;
+use crate::{map, ui};
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
 #[derive(clap::Args)]
@@ -415,7 +415,7 @@ where
 {
     let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
     let made = || {
-        let table = TableFile::map(path)?;
+        let table = map::table(OpenOptions::new(), path)?;
         let publication = Publication::begin(companion_path(path))?;
         cancel.remove_on_exit(Some(publication.temporary_path()));
         make(&table, publication, &options)

@@ -87,7 +87,7 @@ impl Args {
             self.keys.form.write(key, out)?;
             if let Some((table, value)) = answer {
                 if named {
-                    write!(out, "\t{}", Name(table.path()))?;
+                    write!(out, "\t{}", Name(table.name()))?;
                 }
                 out.write_all(b"\t")?;
                 write_value(table.footer().value.kind(), value, out)?;
@@ -106,7 +106,7 @@ impl Args {
         out.line(match answer {
             Some((table, value)) => json!({
                 "key": key,
-                "table": Name(table.path()).to_string(),
+                "table": Name(table.name()).to_string(),
                 "value": json_value(table.footer().value.kind(), value),
             }),
             None => json!({ "key": key, "value": null }),

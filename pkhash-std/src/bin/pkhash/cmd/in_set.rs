@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::{InSet, Publication, Segment, SegmentSet};
+use pkhash_std::{InSet, Publication, Segment, SegmentSet, TableFile};
 use serde_json::json;
 
 use super::build::same_file;
@@ -50,8 +50,8 @@ impl Args {
         }
         let tables = self.tables.open()?;
         if let Some(path) = &self.bitmap {
-            for table in &tables {
-                if same_file(path, table.path())? {
+            for table in tables.iter().filter_map(TableFile::path) {
+                if same_file(path, table)? {
                     let path = path.display();
                     return Err(Fail::message(format_args!(
                         "{path}: the bitmap would replace a table"
@@ -69,7 +69,7 @@ impl Args {
         self.keys.batches(&set, usize::MAX, |keys| {
             found = set.in_set(keys).map_err(|error| match error {
                 pkhash_std::Error::NoDocId { segment, .. } => {
-                    let path = set.segments()[segment].table().path();
+                    let path = set.segments()[segment].table().name();
                     Fail::message(format_args!("{}: {error}", path.display()))
                 }
                 error => error.into(),
@@ -91,7 +91,7 @@ impl Args {
                 self.print_json(segment, docs, &mut out)?;
                 continue;
             }
-            let table = Name(segment.table().path());
+            let table = Name(segment.table().name());
             for doc in docs {
                 out.with(|out| {
                     if named {
@@ -112,7 +112,7 @@ impl Args {
         docs: impl Iterator<Item = u32>,
         out: &mut Output,
     ) -> Result<()> {
-        let table = json!(Name(segment.table().path()).to_string());
+        let table = json!(Name(segment.table().name()).to_string());
         out.with(|out| {
             write!(out, "{{\"table\":{table}")?;
             if self.offset {
@@ -170,7 +170,7 @@ fn number_on(segments: Vec<Segment>) -> Result<Vec<Segment>> {
         let docs = segment.live_docs().map_or_else(|| docs_of(table), |live| Ok(live.docs()))?;
         let base = next;
         next = base.checked_add(docs).ok_or_else(|| {
-            let path = table.path().display();
+            let path = table.name().display();
             Fail::message(format_args!("{path}: --offset: no doc IDs are left"))
         })?;
         Ok(segment.with_doc_base(base))

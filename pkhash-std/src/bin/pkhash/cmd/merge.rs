@@ -77,7 +77,7 @@ impl Args {
         check_ordered(self.ordered, &self.output)?;
         self.tables = listed(&self.tables)?;
         let tables: Vec<TableFile> =
-            self.tables.iter().map(|path| self.open.open(path)).collect::<Result<_>>()?;
+            cancel.at_once(|| self.tables.iter().map(|path| self.open.open(path)).collect())?;
         let inputs: Vec<MergeInput<'_>> = tables
             .iter()
             .zip(self.doc_maps(&tables)?)
@@ -184,7 +184,7 @@ impl Args {
                 let docs = live.as_ref().map_or_else(|| docs_of(table), |live| Ok(live.docs()))?;
                 let map;
                 (map, base) = DocMap::compacting(live.as_ref(), docs, base).map_err(|error| {
-                    let path = table.path().display();
+                    let path = table.name().display();
                     Fail::message(format_args!("{path}: --offset: {error}"))
                 })?;
                 return Ok(map);
@@ -225,7 +225,7 @@ impl Args {
                 DocMap::Map(map) => map.len() as u32,
                 _ => {
                     let docs = docs_of(input.table)?;
-                    check_density(input.table.path(), input.table, docs)?;
+                    check_density(input.table.name(), input.table, docs)?;
                     docs
                 }
             };
@@ -234,7 +234,7 @@ impl Args {
             if last.is_some_and(|new| new >= DELETED.into()) {
                 return Err(Fail::message(format_args!(
                     "{}: --write-doc-map: new doc IDs are not less than {DELETED}",
-                    input.table.path().display()
+                    input.table.name().display()
                 )));
             }
             maps.push(MapToWrite { path, map: &input.docs, docs });
@@ -255,7 +255,7 @@ impl Args {
 /// Says so if tables whose docs keep their IDs seem to have docs in common.
 fn note_shared_docs(tables: &[TableFile]) {
     let mut ranges: Vec<_> =
-        tables.iter().filter_map(|table| Some((docs_about(table)?, table.path()))).collect();
+        tables.iter().filter_map(|table| Some((docs_about(table)?, table.name()))).collect();
     ranges.sort();
     // In this order, if any two overlap, so do two neighbours.
     let pairs = ranges.iter().zip(ranges.iter().skip(1));

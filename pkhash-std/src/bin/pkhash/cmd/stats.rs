@@ -137,7 +137,7 @@ impl Args {
         let facts = Facts::measure(&file.table())
             .map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
         // One that is of no use is no reason not to show the table.
-        let ordered = ui::has_companion(path)
+        let ordered = ui::has_companion(&file)
             .then(|| self.open.open_companion(&file, false).map_err(|fail| fail.to_string()));
         if self.json {
             print_json(&file, &facts, ordered.as_ref(), out)
@@ -159,7 +159,7 @@ fn print(
         0 => String::new(),
         keys => format!("  {:6.2} a key", bytes as f64 / keys as f64),
     };
-    out.line(Name(file.path()))?;
+    out.line(Name(file.name()))?;
     let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
     line("layout", format!("{}, format version 1", footer.layout))?;
     line("keys", format!("{} of {}", HumanCount(footer.keys), key_lengths(footer)))?;
@@ -275,7 +275,7 @@ fn print_json(
         .map(|(section, bytes)| (section.name().replace(' ', "_"), (*bytes).into()))
         .collect();
     out.line(json!({
-        "table": Name(file.path()).to_string(),
+        "table": Name(file.name()).to_string(),
         "layout": footer.layout.name(),
         "format_version": pkhash_std::core::format::VERSION,
         "keys": footer.keys,

@@ -121,7 +121,7 @@ impl Args {
             Fault::Table(pkhash_std::Error::Table { path: Some(path.into()), source }.into())
         })?;
         let keys = file.footer().keys;
-        let ordered = ui::has_companion(path);
+        let ordered = ui::has_companion(&file);
         if ordered {
             // Verifying makes all checks again.
             self.open

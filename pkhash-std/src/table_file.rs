@@ -1,0 +1,291 @@
+//! Tables and the bytes that they lie in.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use pkhash_core::format::{self, HEAD_LEN, TAIL_LEN};
+use pkhash_core::{FixedKeys, Footer, Table, Value};
+use pkhash_simd::Kernel;
+
+use crate::error::{Error, Result};
+use crate::storage::{Advice, Mode, Storage};
+
+/// How to open a table.
+///
+/// ```no_run
+/// use pkhash_std::{Mode, OpenOptions};
+/// let table = OpenOptions::new().mode(Mode::Heap).open("ids.pkh")?;
+/// # Ok::<(), pkhash_std::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    mode: Mode,
+    pub(crate) advice: Advice,
+    pub(crate) preload: bool,
+    kernel: Option<Kernel>,
+}
+
+impl OpenOptions {
+    /// Into memory, with the detected kernel.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How the bytes are held. Not for mapped tables.
+    #[must_use]
+    pub const fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// What the operating system is told about a mapping. Only for mapped tables.
+    #[must_use]
+    pub const fn advice(mut self, advice: Advice) -> Self {
+        self.advice = advice;
+        self
+    }
+
+    /// Read all pages of a mapping before the table is opened. Only for mapped tables.
+    #[must_use]
+    pub const fn preload(mut self, preload: bool) -> Self {
+        self.preload = preload;
+        self
+    }
+
+    /// Which kernel looks up.
+    #[must_use]
+    pub const fn kernel(mut self, kernel: Kernel) -> Self {
+        self.kernel = Some(kernel);
+        self
+    }
+
+    /// Opens a table.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read; [`Error::NotAFile`]; [`Error::Table`] if it is not a
+    /// table.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
+        let path = path.as_ref();
+        self.table(Storage::open(path, self.mode, check_ends)?, Some(path))
+    }
+
+    /// Reads a table to its end: a pipe, a socket, a member of an archive. What does not begin as a table
+    /// does is refused before the rest of it is read.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the bytes cannot be read or do not fit in memory; [`Error::Table`] if they are
+    /// not a table.
+    pub fn read(self, reader: impl Read) -> Result<TableFile> {
+        let storage = Storage::read(reader, self.mode, |head| Ok(format::check_head(head)?))?;
+        self.table(storage, None)
+    }
+
+    /// Takes a table that is in memory already. Nothing is copied: `bytes` lives as long as the table. It
+    /// may be a `Vec<u8>`, an `Arc<[u8]>`, a `&'static [u8]`, or any other owner of bytes.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if the bytes are not a table.
+    pub fn from_bytes(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Result<TableFile> {
+        self.table(Storage::shared(bytes), None)
+    }
+
+    /// A table of what was read or mapped.
+    pub(crate) fn table(self, storage: Storage, path: Option<&Path>) -> Result<TableFile> {
+        let footer = match Table::open(storage.bytes()) {
+            Ok(table) => *table.footer(),
+            Err(source) => return Err(Error::Table { path: path.map(Path::to_owned), source }),
+        };
+        let kernel = self.kernel.unwrap_or_else(Kernel::detect);
+        let name = path.unwrap_or(Path::new(UNNAMED)).to_owned();
+        Ok(TableFile { storage, footer, kernel, name, has_path: path.is_some() })
+    }
+}
+
+/// What messages call a table that was not opened at a path.
+const UNNAMED: &str = "table in memory";
+
+/// What [`Table::open`] refuses that shows at both ends.
+fn check_ends(
+    head: &[u8; HEAD_LEN],
+    tail: &[u8; TAIL_LEN],
+    len: u64,
+) -> Result<(), pkhash_core::Error> {
+    format::check_head(head)?;
+    match Footer::parse(tail, len) {
+        // The tail is good, and the directory is longer than it.
+        Err(pkhash_core::Error::TooShort { expected, .. }) if expected <= len => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// A table and the bytes it lies in. `Send` and `Sync`: any number of threads may look up at once.
+#[derive(Debug)]
+pub struct TableFile {
+    storage: Storage,
+    footer: Footer,
+    kernel: Kernel,
+    /// The path, or what stands for it in messages.
+    name: PathBuf,
+    has_path: bool,
+}
+
+impl TableFile {
+    /// Opens a table into memory.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Reads a table to its end: see [`OpenOptions::read`].
+    ///
+    /// # Errors
+    /// As [`OpenOptions::read`].
+    pub fn read(reader: impl Read) -> Result<Self> {
+        OpenOptions::new().read(reader)
+    }
+
+    /// Takes a table that is in memory already: see [`OpenOptions::from_bytes`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pkhash_std::{TableFile, WriterOptions, build_slice_to};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut bytes = Vec::new();
+    /// build_slice_to(&["a", "b"], |i| [i as u8], &mut bytes, &WriterOptions::default())?;
+    /// let table = TableFile::from_bytes(Arc::<[u8]>::from(bytes))?;
+    /// assert_eq!(table.get(b"b")?.and_then(|value| value.doc_id()), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`OpenOptions::from_bytes`].
+    pub fn from_bytes(bytes: impl AsRef<[u8]> + Send + 'static) -> Result<Self> {
+        OpenOptions::new().from_bytes(bytes)
+    }
+
+    /// The same table with another name for messages: where its bytes came from. A table without a path
+    /// is a "table in memory" unless it is given a name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<PathBuf>) -> Self {
+        if !self.has_path {
+            self.name = name.into();
+        }
+        self
+    }
+
+    /// The table. O(1): the footer was parsed when the file was opened.
+    #[inline]
+    #[must_use]
+    pub fn table(&self) -> Table<'_> {
+        // The storage is as long as it was when the footer was parsed from it.
+        Table::with_footer(self.storage.bytes(), self.footer)
+            .expect("a storage does not change its length")
+    }
+
+    /// The facts of the table.
+    #[must_use]
+    pub const fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The kernel that looks up.
+    #[must_use]
+    pub const fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Where the table was opened; `None` if it was not opened at a path.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.has_path.then_some(self.name.as_path())
+    }
+
+    /// What messages call the table: its path, or what [`named`](Self::named) says.
+    #[must_use]
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Looks up one key.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if the body is damaged and the damage was noticed.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.kernel.get(&self.table(), key).map_err(Error::table(&self.name))
+    }
+
+    /// Looks up one key whose hash is known: one hash serves all tables that share a seed.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    #[inline]
+    pub fn get_hashed(&self, hash: u64, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.kernel.get_hashed(&self.table(), hash, key).map_err(Error::table(&self.name))
+    }
+
+    /// Looks up a batch of keys whose hashes are known: see [`Table::get_batch_hashed_with`].
+    ///
+    /// # Errors
+    /// [`Error::Table`] if `keys`, `hashes` and `out` are not all of one length, or as
+    /// [`get`](Self::get).
+    pub fn get_batch_hashed<'a, B: AsRef<[u8]>>(
+        &'a self,
+        keys: &[B],
+        hashes: &[u64],
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        let found = self.kernel.get_batch_hashed(&self.table(), keys, hashes, out);
+        found.map_err(Error::table(&self.name))
+    }
+
+    /// Looks up a batch of keys that lie in one buffer.
+    ///
+    /// # Errors
+    /// As [`get_batch`](Self::get_batch).
+    pub fn get_batch_fixed<'a>(
+        &'a self,
+        keys: FixedKeys<'_>,
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        self.kernel.get_batch_fixed(&self.table(), keys, out).map_err(Error::table(&self.name))
+    }
+
+    /// Looks up a batch: `out[i]` becomes the value of `keys[i]`. Returns how many were found.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if `keys` and `out` differ in length, or as [`get`](Self::get).
+    pub fn get_batch<'a, B: AsRef<[u8]>>(
+        &'a self,
+        keys: &[B],
+        out: &mut [Option<Value<'a>>],
+    ) -> Result<usize> {
+        self.kernel.get_batch(&self.table(), keys, out).map_err(Error::table(&self.name))
+    }
+
+    /// Looks up a batch and answers with doc IDs: faster for large batches than to read them from the
+    /// values of [`get_batch`](Self::get_batch).
+    ///
+    /// # Errors
+    /// [`Error::Table`] if the table's values are not sure to be doc IDs
+    /// ([`Table::get_batch_doc_ids_with`]), or as [`get_batch`](Self::get_batch).
+    pub fn get_batch_doc_ids<B: AsRef<[u8]>>(
+        &self,
+        keys: &[B],
+        out: &mut [Option<u32>],
+    ) -> Result<usize> {
+        self.kernel.get_batch_doc_ids(&self.table(), keys, out).map_err(Error::table(&self.name))
+    }
+
+    /// Reads everything and checks it: see [`Table::verify`].
+    ///
+    /// # Errors
+    /// [`Error::Table`] with the first fault.
+    pub fn verify(&self) -> Result<()> {
+        self.table().verify().map_err(Error::table(&self.name))
+    }
+}
