@@ -46,7 +46,7 @@ fn work(kernel: &str, layout: Layout, filter_bits: u8, absent: u64) -> Work {
 fn get(work: Work) -> Work {
     let table = Table::open(&work.table).expect("a sound table");
     for (key, answer) in work.asked.iter().zip(&work.answers) {
-        let value = work.kernel.get(&table, key).expect("a sound table");
+        let value = table.get(work.kernel, key).expect("a sound table");
         assert_eq!(value.and_then(Value::doc_id), *answer);
     }
     work
@@ -68,8 +68,8 @@ fn get(work: Work) -> Work {
 #[bench::perfect_filter_misses_avx2(work("avx2", Layout::Perfect, 10, 90))]
 fn batch(work: Work) -> usize {
     let table = Table::open(&work.table).expect("a sound table");
-    let mut out = vec![None; QUERIES];
-    let found = work.kernel.get_batch(&table, &work.asked, &mut out).expect("a sound table");
+    let mut out = vec![None::<Value<'_>>; QUERIES];
+    let found = table.get_batch(work.kernel, &work.asked, &mut out).expect("a sound table");
     assert_eq!(found, work.answers.iter().flatten().count());
     found
 }

@@ -42,7 +42,7 @@ fn lookups(c: &mut Criterion) {
                     let mut group = c.benchmark_group(format!("{layout}{filter}/{n}/{what}"));
                     for kernel in Kernel::available() {
                         let mut out = vec![None; QUERIES];
-                        kernel.get_batch(&table, &asked, &mut out).expect("a sound table");
+                        table.get_batch(kernel, &asked, &mut out).expect("a sound table");
                         assert_eq!(doc_ids(&out), answers, "{}", kernel.name());
                         let mut batch = 0;
                         let mut next = || {
@@ -55,7 +55,7 @@ fn lookups(c: &mut Criterion) {
                                 &mut next,
                                 |first| {
                                     for i in first..first + BATCH {
-                                        let value = kernel.get(&table, &asked[i]);
+                                        let value = table.get(kernel, &asked[i]);
                                         let value = value.expect("a sound table");
                                         assert_eq!(value.and_then(Value::doc_id), answers[i]);
                                     }
@@ -69,7 +69,7 @@ fn lookups(c: &mut Criterion) {
                                 &mut next,
                                 |first| {
                                     let keys = &asked[first..first + BATCH];
-                                    kernel.get_batch(&table, keys, &mut out).expect("sound")
+                                    table.get_batch(kernel, keys, &mut out).expect("sound")
                                 },
                                 BatchSize::SmallInput,
                             );
@@ -80,7 +80,7 @@ fn lookups(c: &mut Criterion) {
                                 |first| {
                                     let keys = asked[first..first + BATCH].as_flattened();
                                     let keys = FixedKeys::new(keys, 16).expect("whole keys");
-                                    kernel.get_batch_fixed(&table, keys, &mut out).expect("sound")
+                                    table.get_batch(kernel, keys, &mut out).expect("sound")
                                 },
                                 BatchSize::SmallInput,
                             );

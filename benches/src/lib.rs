@@ -110,12 +110,14 @@ impl Lines {
 impl std::ops::Deref for Lines {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.memory[self.from..self.memory.len() - 63 + self.from]
     }
 }
 
 impl std::ops::DerefMut for Lines {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         let to = self.memory.len() - 63 + self.from;
         &mut self.memory[self.from..to]
@@ -215,7 +217,7 @@ const BATCH: usize = 4096;
 pub fn singly<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut sum = 0;
     for key in keys {
-        let value = kernel.get(table, key.as_ref()).expect("a sound table");
+        let value = table.get(kernel, key.as_ref()).expect("a sound table");
         sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
     }
     sum
@@ -227,11 +229,11 @@ pub fn singly<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> 
 /// If the table is damaged.
 #[must_use]
 pub fn in_batches<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
-    let mut out = vec![None; BATCH];
+    let mut out = vec![None::<Value<'_>>; BATCH];
     let mut sum = 0;
     for keys in keys.chunks(BATCH) {
         let out = &mut out[..keys.len()];
-        kernel.get_batch(table, keys, out).expect("a sound table");
+        table.get_batch(kernel, keys, out).expect("a sound table");
         for value in out {
             sum += value.and_then(Value::doc_id).map_or(1 << 40, u64::from);
         }
@@ -245,11 +247,11 @@ pub fn in_batches<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K])
 /// If the table is damaged, or its values are no doc IDs.
 #[must_use]
 pub fn to_doc_ids<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
-    let mut out = vec![None; BATCH];
+    let mut out = vec![None::<u32>; BATCH];
     let mut sum = 0;
     for keys in keys.chunks(BATCH) {
         let out = &mut out[..keys.len()];
-        kernel.get_batch_doc_ids(table, keys, out).expect("doc IDs");
+        table.get_batch(kernel, keys, out).expect("doc IDs");
         for doc_id in out {
             sum += doc_id.map_or(1 << 40, u64::from);
         }

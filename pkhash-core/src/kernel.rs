@@ -2,7 +2,15 @@
 //! prefetching.
 
 use crate::hash::EMPTY;
-use crate::map::{LINE_TAGS, MapLine};
+
+/// Length of a line of a segment map.
+pub const MAP_LINE: usize = 64;
+
+/// A line of a segment map.
+pub type MapLine = [u8; MAP_LINE];
+
+/// Tags that a line of a segment map holds at most, at its beginning: what [`Kernel::match_tags`] compares.
+pub const LINE_TAGS: usize = 20;
 
 /// Bytes that can be read from any slot of a partition's control section: the widest group. A
 /// constant of the format (the section is padded by as much), not of a kernel.
@@ -43,6 +51,58 @@ pub trait Kernel: Copy {
     /// Asks for the cache line of `data` that holds the byte at `at`. A hint: does nothing for an
     /// offset outside of `data` but what a hint may do, and never fails.
     fn prefetch(self, data: &[u8], at: usize);
+}
+
+/// Work that a kernel does: a lookup, a batch, or whatever else calls a kernel's methods many times.
+///
+/// `run` is `#[inline(always)]` in every implementation. So it becomes part of the function that has the
+/// kernel's target features, and the kernel's methods part of it. (A closure would not do: what is not
+/// inlined is compiled without the features, and called for each group.)
+pub trait Task {
+    /// What the work answers.
+    type Output;
+
+    /// Does the work.
+    fn run<K: Kernel>(self, kernel: K) -> Self::Output;
+}
+
+/// Who runs a [`Task`]: a kernel itself, or a choice among several that was made at run time.
+pub trait Dispatch: Copy {
+    /// Runs the work of a single key.
+    fn single<T: Task>(self, task: T) -> T::Output;
+
+    /// Runs the work of many keys.
+    fn batch<T: Task>(self, task: T) -> T::Output;
+}
+
+impl<K: Kernel> Dispatch for K {
+    #[inline(always)]
+    fn single<T: Task>(self, task: T) -> T::Output {
+        task.run(self)
+    }
+
+    #[inline(always)]
+    fn batch<T: Task>(self, task: T) -> T::Output {
+        task.run(self)
+    }
+}
+
+/// Lines of a long record that are prefetched; of what follows the processor's own prefetcher sees the
+/// pattern.
+const RECORD_LINES: usize = 8;
+
+/// Prefetches a record: its first and its last line, and those between.
+#[inline(always)]
+pub(crate) fn prefetch_all<K: Kernel>(kernel: K, data: &[u8], at: u64, len: usize) {
+    const LINE: usize = 64;
+    let at = at as usize;
+    kernel.prefetch(data, at);
+    if len > LINE {
+        for line in 1..(len / LINE).min(RECORD_LINES) {
+            kernel.prefetch(data, at.wrapping_add(line * LINE));
+        }
+    }
+    kernel.prefetch(data, at.wrapping_add(len).wrapping_sub(1));
 }
 
 /// The kernel of every machine: 8 control bytes at a time as one `u64`, no prefetch.

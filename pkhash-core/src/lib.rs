@@ -7,7 +7,7 @@
 //! * [`Table`] reads a table that is in memory, from any slice at any address;
 //! * [`Lookup`] reads one that is not, by naming the bytes it needs;
 //! * [`mod@build`] writes one into the caller's buffer;
-//! * [`mod@map`] tells which of many tables are worth asking for a key, and [`get_asked_with`] asks them;
+//! * [`mod@map`] tells which of many tables are worth asking for a key, and [`get_batch_of`] asks them;
 //! * [`Kernel`] is what a machine contributes; `pkhash-simd` has kernels for vector units;
 //! * `pkhash-std` adds files, a writer with a memory budget, merging, and the `pkhash` command.
 //!
@@ -27,10 +27,11 @@ mod error;
 mod filter;
 pub mod format;
 mod hash;
+mod iter;
 mod kernel;
 mod layout;
+mod lookup;
 pub mod map;
-mod pipeline;
 mod table;
 mod value;
 mod verify;
@@ -40,8 +41,9 @@ pub use filter::{DEFAULT_FILTER_BITS, MAX_FILTER_BITS};
 pub use format::directory::Partition;
 pub use format::footer::Footer;
 pub use hash::{EMPTY, Hasher, MAX_PARTITION_BITS, control, home, partition, tag};
-pub use kernel::{GROUP_MAX, Kernel, Matches, Scalar};
+pub use iter::{Iter, Range, RecordPlace};
+pub use kernel::{Dispatch, GROUP_MAX, Kernel, Matches, Scalar, Task};
 pub use layout::Layout;
-pub use pipeline::{CHUNK, FixedKeys, Lookup, Stage, Want, get_asked_with};
-pub use table::{Iter, Range, RecordPlace, Table};
+pub use lookup::{Answer, CHUNK, FixedKeys, HashedKeys, Keys, Lookup, Stage, Want, get_batch_of};
+pub use table::Table;
 pub use value::{MAX_VALUE_WIDTH, Value, ValueFormat, ValueKind};

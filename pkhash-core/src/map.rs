@@ -34,20 +34,14 @@ use crate::error::{Error, Result};
 use crate::hash;
 use crate::kernel::Kernel;
 
-/// Length of a line.
-pub const MAP_LINE: usize = 64;
-
-/// A line of a segment map.
-pub type MapLine = [u8; MAP_LINE];
+pub use crate::kernel::{LINE_TAGS, MAP_LINE, MapLine};
+pub use crate::lookup::Ask;
 
 /// The most segments of a map.
 pub const MAX_MAP_SEGMENTS: usize = 1 << 16;
 
 /// The most segments whose numbers take one byte.
 const NARROW_SEGMENTS: usize = 1 << 8;
-
-/// Tags in a line, at most: what [`Kernel::match_tags`] compares.
-pub const LINE_TAGS: usize = 20;
 
 /// Entries of a part, about: some 500 KiB of lines.
 const PART_ENTRIES: u64 = 1 << 17;
@@ -287,17 +281,6 @@ const fn home(hash: u64, part_bits: u8, homes: u32) -> u32 {
     // Of the upper half alone, which is all that an entry keeps of it.
     let bits = ((hash >> 32) as u32) << (part_bits & 31);
     ((bits as u64 * homes as u64) >> 32) as u32
-}
-
-/// A question of a batch over many tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
-    /// Number of the key in the batch.
-    pub key: u32,
-    /// Number of the table to ask.
-    pub table: u32,
-    /// Whether there may be other tables that are worth asking for this key.
-    pub more: bool,
 }
 
 /// A segment map over borrowed memory.

@@ -1,21 +1,31 @@
-//! [`Table`]: a table whose bytes are in memory.
+//! [`Table`]: a table whose bytes are in memory, prepared for lookups.
 
 use crate::error::{Error, Result, Section};
 use crate::format::directory::{Directory, Partition};
 use crate::format::footer::Footer;
-use crate::format::{HEAD_LEN, MAX_FIXED_KEY_LEN, bytes_at, bytes_at_u64, check_head, check_magic};
-use crate::hash::{self, EMPTY};
-use crate::kernel::{Kernel, Scalar};
-use crate::layout::perfect::{Fixed, LINE_SLOTS, OFFSET_LINE, Perfect, Spans, span_in};
-use crate::layout::{Inline, Layout, Parsed, Records, TermOrder};
-use crate::pipeline::{FixedKeys, HashedKeys};
-use crate::value::Value;
+use crate::format::{HEAD_LEN, bytes_at, check_head, check_magic};
+use crate::layout::Layout;
+use crate::layout::perfect::Fixed;
 
-/// An immutable table over borrowed bytes. Cheap to copy; it never allocates, and no bytes whatever
-/// make it panic, read outside of the slice or run without end.
+/// An immutable table over borrowed bytes. It never allocates, and no bytes whatever make it panic,
+/// read outside of the slice or run without end.
 ///
-/// `get` and `get_batch` use the scalar kernel. The crate `pkhash-simd` calls the `…_with` methods
-/// with the kernel that fits the CPU.
+/// Opening prepares it: a lookup does nothing but look up. So open a table once and keep it. It can be
+/// copied, but is a few hundred bytes long.
+///
+/// # Which call when
+///
+/// The first argument of a lookup is who does the work: a [`Kernel`](crate::Kernel) such as
+/// [`Scalar`](crate::Scalar), or the kernel that `pkhash-simd` found for this CPU.
+///
+/// | call | for |
+/// | --- | --- |
+/// | [`get`](Self::get) | one key; its value |
+/// | [`get_doc_id`](Self::get_doc_id) | one key; its value as a doc ID |
+/// | [`get_hashed`](Self::get_hashed) | one key whose hash is known: one hash serves all tables that share a seed |
+/// | [`get_batch`](Self::get_batch) | many keys of any form; values, doc IDs, or whether they are there. Several times as fast for each key |
+/// | [`get_batch_of`](crate::get_batch_of) | many keys, each in a table of its own |
+/// | [`Lookup`](crate::Lookup) | one key in a table that is not in memory |
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     pub(crate) data: &'a [u8],
@@ -25,7 +35,20 @@ pub struct Table<'a> {
     pub(crate) footer: Footer,
     /// Where the records of a perfect table lie whose keys have one length.
     pub(crate) fixed: Fixed,
+    /// The length of keys that the shortest path takes; `usize::MAX`, which no key has, if it takes none.
+    pub(crate) direct_len: usize,
+    /// The same for the shortest path to a doc ID.
+    pub(crate) direct_doc_id_len: usize,
+    /// The 4 bytes before a key are the doc ID then, and this many bits of something else.
+    pub(crate) doc_id_shift: u8,
+    /// A hash's partition is `hash / 2 >> partition_shift`.
+    pub(crate) partition_shift: u8,
 }
+
+/// Pilots that are taken to be in a cache: a batch does not prefetch them then.
+///
+/// Measured on Zen 4 (32 MB of shared L3): see `benches/README.md`.
+pub(crate) const MOST_CACHED_PILOTS: u64 = 512 << 10;
 
 impl core::fmt::Debug for Table<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -46,25 +69,30 @@ impl<'a> Table<'a> {
             return Err(Error::TooShort { found: data.len() as u64, expected: HEAD_LEN as u64 });
         };
         check_head(head)?;
-        Self::with_footer(data, Footer::parse(data, data.len() as u64)?)
-    }
-
-    /// The table over `data` whose footer was parsed before: what an owner of the bytes calls for
-    /// each lookup. O(1). If `data` are other bytes than those that were parsed, answers may be
-    /// wrong, but that is all.
-    ///
-    /// # Errors
-    /// [`Error::WrongLength`] if `data` is not as long as the footer says.
-    #[inline]
-    pub fn with_footer(data: &'a [u8], footer: Footer) -> Result<Self> {
-        let wrong = Error::WrongLength { expected: footer.file_len, found: data.len() as u64 };
-        if data.len() as u64 != footer.file_len {
-            return Err(wrong);
-        }
-        let at = data.len().checked_sub(footer.footer_len()).ok_or(wrong)?;
-        let (body, directory) = data.split_at_checked(at).ok_or(wrong)?;
-        let directory = Directory::new(directory, footer.partition_bits);
-        Ok(Self { data, body, directory, footer, fixed: Fixed::new(&footer) })
+        let footer = Footer::parse(data, data.len() as u64)?;
+        // The footer was parsed from the end of `data`.
+        let (body, end) = data.split_at(data.len() - footer.footer_len());
+        let (fixed, width) = (footer.fixed(), footer.value.width());
+        // No filter to ask, no exceptions to look at, and a record for every hash.
+        let direct = footer.layout == Layout::Perfect
+            && !footer.has_offset_lines()
+            && footer.filter_bits == 0
+            && footer.exceptions == 0
+            && footer.dense;
+        Ok(Self {
+            data,
+            body,
+            directory: Directory::new(end, footer.partition_bits),
+            footer,
+            fixed,
+            direct_len: if direct { fixed.key_len() } else { usize::MAX },
+            direct_doc_id_len: match width {
+                1..=4 if direct => fixed.key_len(),
+                _ => usize::MAX,
+            },
+            doc_id_shift: 32 - 8 * width.clamp(1, 4),
+            partition_shift: 63 - footer.partition_bits,
+        })
     }
 
     /// The facts of the table.
@@ -91,202 +119,10 @@ impl<'a> Table<'a> {
         self.footer.keys == 0
     }
 
-    /// The facts of partition `p`; `None` if there are not so many.
+    /// The facts of partition `p`; `None` if there are not that many.
     #[must_use]
     pub fn partition(&self, p: u32) -> Option<Partition> {
         (p < self.footer.partitions()).then(|| self.directory.get(p, self.footer.layout))
-    }
-
-    /// Looks up one key with the scalar kernel.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if the body is damaged and the damage was noticed. Damage that is not
-    /// noticed may make a key absent, or give it another value; [`verify`](Self::verify) finds it.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'a>>> {
-        self.get_with(Scalar, key)
-    }
-
-    /// Looks up one key with this kernel.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    #[inline(always)]
-    pub fn get_with<K: Kernel>(&self, kernel: K, key: &[u8]) -> Result<Option<Value<'a>>> {
-        self.get_hashed_with(kernel, self.footer.hasher.hash(key), key)
-    }
-
-    /// Looks up one key whose hash is known: one hash serves all tables that share a seed. With any
-    /// other hash than that of `footer().hasher` the key is absent.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    #[inline(always)]
-    pub fn get_hashed_with<K: Kernel>(
-        &self,
-        kernel: K,
-        hash: u64,
-        key: &[u8],
-    ) -> Result<Option<Value<'a>>> {
-        self.get_any(kernel, hash, key)
-    }
-
-    /// Looks up a batch with the scalar kernel: `out[i]` becomes the value of `keys[i]`. Returns how
-    /// many keys were found.
-    ///
-    /// # Errors
-    /// [`Error::BatchLength`] if `keys` and `out` differ in length; otherwise as
-    /// [`get`](Self::get). After an error the contents of `out` mean nothing.
-    pub fn get_batch<B: AsRef<[u8]>>(
-        &self,
-        keys: &[B],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        self.get_batch_with(Scalar, keys, out)
-    }
-
-    /// Looks up a batch with this kernel.
-    ///
-    /// # Errors
-    /// As [`get_batch`](Self::get_batch).
-    #[inline(always)]
-    pub fn get_batch_with<K: Kernel, B: AsRef<[u8]>>(
-        &self,
-        kernel: K,
-        keys: &[B],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        self.batch_any(kernel, &keys, out)
-    }
-
-    /// Looks up a batch of keys whose hashes are known, with this kernel: `hashes[i]` is that of
-    /// `keys[i]`, by `footer().hasher`. One hash serves all tables that share a seed. A key with any other
-    /// hash than its own may be found or not.
-    ///
-    /// # Errors
-    /// [`Error::BatchLength`] if `keys`, `hashes` and `out` are not all of one length; otherwise as
-    /// [`get_batch`](Self::get_batch).
-    #[inline(always)]
-    pub fn get_batch_hashed_with<K: Kernel, B: AsRef<[u8]>>(
-        &self,
-        kernel: K,
-        keys: &[B],
-        hashes: &[u64],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        if keys.len() != hashes.len() {
-            return Err(Error::BatchLength { expected: keys.len(), found: hashes.len() });
-        }
-        self.batch_any(kernel, &HashedKeys { keys, hashes }, out)
-    }
-
-    /// Looks up a batch of keys that lie in one buffer, with this kernel.
-    ///
-    /// # Errors
-    /// As [`get_batch`](Self::get_batch).
-    #[inline(always)]
-    pub fn get_batch_fixed_with<K: Kernel>(
-        &self,
-        kernel: K,
-        keys: FixedKeys<'_>,
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        self.batch_any(kernel, &keys, out)
-    }
-
-    /// Looks up a batch and answers with doc IDs, with this kernel. A doc ID is read when its key is
-    /// compared, while the record is in the first-level cache; who reads it from the value of a large
-    /// batch afterwards fetches the record a second time.
-    ///
-    /// # Errors
-    /// [`Error::ValueWidth`] if not every value of the table is sure to have a doc ID: integers of at most
-    /// 4 bytes, or values wider than 8 bytes (see [`Value::doc_id`]). Otherwise as
-    /// [`get_batch`](Self::get_batch).
-    #[inline(always)]
-    pub fn get_batch_doc_ids_with<K: Kernel, B: AsRef<[u8]>>(
-        &self,
-        kernel: K,
-        keys: &[B],
-        out: &mut [Option<u32>],
-    ) -> Result<usize> {
-        match self.footer.value.width() {
-            1..=4 | 9.. => self.batch_any(kernel, &keys, out),
-            width => Err(Error::ValueWidth { expected: 4, found: width.into() }),
-        }
-    }
-
-    /// Whether the filter admits a hash; true for every hash if there is no filter.
-    #[must_use]
-    pub fn filter_admits(&self, hash: u64) -> bool {
-        self.admits(hash)
-    }
-
-    /// All records, in the order of their slots: by hash, but in a perfect table, where only partitions
-    /// are in the order of hashes.
-    #[must_use]
-    pub fn iter(&self) -> Iter<'a> {
-        Iter(self.slots(0, 0, self.footer.partitions()))
-    }
-
-    /// The records of partition `p`, in the order of their slots; none if there are not so many.
-    #[must_use]
-    pub fn iter_partition(&self, p: u32) -> Iter<'a> {
-        Iter(self.slots(p, 0, p.saturating_add(1)))
-    }
-
-    /// Where the record of a key lies that iteration has found: for who goes through a perfect table once and
-    /// wants records later, in another order. `key` is part of this table's bytes.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] if it is not, or not of a perfect table, or lies behind the first 2^47 bytes.
-    pub fn place_of(&self, key: &'a [u8]) -> Result<RecordPlace> {
-        let at = (key.as_ptr() as usize).wrapping_sub(self.data.as_ptr() as usize) as u64;
-        let most = RecordPlace::MAX_OFFSET.min(self.data.len() as u64);
-        if at > most
-            || self.footer.layout != Layout::Perfect
-            || key.len() > MAX_FIXED_KEY_LEN as usize
-        {
-            return Err(Error::TooLarge { what: "bytes before a key", expected: most, found: at });
-        }
-        Ok(RecordPlace(at << RecordPlace::LEN_BITS | key.len() as u64))
-    }
-
-    /// The key and the value of a record; `None` if the place is not one of this table's.
-    #[inline]
-    #[must_use]
-    pub fn record_at(&self, place: RecordPlace) -> Option<(&'a [u8], Value<'a>)> {
-        let (at, len) = (place.offset(), place.0 as usize % (1 << RecordPlace::LEN_BITS));
-        // A perfect table's records are `value | key`, of one length or with padding behind.
-        let width = usize::from(self.footer.value.width());
-        let record = self.body.get(at.checked_sub(width)?..at.checked_add(len)?)?;
-        let (value, key) = record.split_at_checked(width)?;
-        Some((key, Value::new(value)))
-    }
-
-    /// The records whose hash lies in `first..=last`, in the order of [`iter`](Self::iter), without
-    /// reading those before. O(records in the range + one probe); in a perfect table, O(records of the
-    /// partitions that the range meets).
-    #[must_use]
-    pub fn range(&self, first: u64, last: u64) -> Range<'a> {
-        let bits = self.footer.partition_bits;
-        let from = hash::partition(first, bits);
-        // A perfect table has no homes.
-        let home = self.partition(from).map_or(0, |p| hash::home(first, bits, p.homes));
-        let slots = self.slots(from, home, hash::partition(last, bits) + 1);
-        Range { slots, hasher: self.footer.hasher, first, last }
-    }
-
-    /// The occupied slots of partitions `from..to`, in the first one beginning with `slot`.
-    pub(crate) fn slots(&self, from: u32, slot: u32, to: u32) -> Slots<'a> {
-        Slots {
-            table: *self,
-            partition: from,
-            to,
-            entry: None,
-            slot: slot.into(),
-            record_bytes: 0,
-            before: None,
-            failed: false,
-        }
     }
 
     /// Offset and bytes of a section, padding included; nothing if it is not one of the layout's or not
@@ -302,302 +138,24 @@ impl<'a> Table<'a> {
         };
         (offset, bytes().unwrap_or_default())
     }
-}
 
-/// Where a record of a perfect table lies, in 8 bytes: see [`Table::place_of`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordPlace(u64);
-
-impl RecordPlace {
-    /// Of the key's length, which is at most [`MAX_FIXED_KEY_LEN`]; its offset has the others.
-    const LEN_BITS: u32 = MAX_FIXED_KEY_LEN.ilog2() + 1;
-    const MAX_OFFSET: u64 = u64::MAX >> Self::LEN_BITS;
-
-    /// Offset of the key in the table, behind the value.
-    #[inline]
-    #[must_use]
-    pub const fn offset(self) -> usize {
-        (self.0 >> Self::LEN_BITS) as usize
+    /// The bytes from `at` to the end of the body.
+    pub(crate) fn record(&self, at: u64) -> Result<&'a [u8]> {
+        record_from(self.body, at)
     }
 }
 
-/// An occupied slot and its record.
-#[derive(Clone, Copy)]
-pub(crate) struct Occupied<'a> {
-    pub(crate) partition: u32,
-    /// Perfect: exceptions come behind the slots.
-    pub(crate) slot: u64,
-    /// 0 in a perfect table.
-    pub(crate) control: u8,
-    /// The slot word; 0 where there are none.
-    pub(crate) word: u64,
-    /// Offset of the record in the table.
-    pub(crate) at: u64,
-    pub(crate) record: Parsed<'a>,
+/// The error of a read that the directory, as `open` checked it, does not allow to fail.
+#[cold]
+pub(crate) fn past_the_body(what: &'static str, at: u64, len: u64) -> Error {
+    Error::Corrupt { what, offset: at, expected: len, found: at }
 }
 
-/// The occupied slots of some partitions, in order. Ends after the first error.
-#[derive(Clone)]
-pub(crate) struct Slots<'a> {
-    table: Table<'a>,
-    partition: u32,
-    to: u32,
-    /// The current partition's entry.
-    entry: Option<Partition>,
-    slot: u64,
-    /// Bytes of the partition's records so far.
-    record_bytes: u64,
-    /// Perfect: the key of the record before, of which empty slots hold a copy.
-    before: Option<&'a [u8]>,
-    failed: bool,
-}
-
-impl<'a> Slots<'a> {
-    /// The next occupied slot of a table that is probed.
-    fn next_probed(&mut self, entry: &Partition) -> Option<Result<Occupied<'a>>> {
-        let control = self.table.section(entry, Section::Control).1;
-        let control = control.get(..entry.slots as usize).unwrap_or_default();
-        let rest = control.get(self.slot as usize..).unwrap_or_default();
-        let skip = rest.iter().position(|byte| *byte != EMPTY)?;
-        self.slot += skip as u64;
-        let found = self.occupied(entry, rest[skip]);
-        self.slot += 1;
-        Some(found)
-    }
-
-    fn occupied(&self, entry: &Partition, control: u8) -> Result<Occupied<'a>> {
-        let (table, slot) = (&self.table, self.slot);
-        let offsets = table.footer.offsets(entry);
-        if control & 0x80 == 0 {
-            return Err(Error::Corrupt {
-                what: "control byte",
-                offset: offsets.index.wrapping_add(slot),
-                expected: 0x80,
-                found: control.into(),
-            });
-        }
-        let (word, at) = if table.footer.layout == Layout::Inline {
-            let width = u64::from(table.footer.fixed_record_width());
-            (0, offsets.records.wrapping_add(slot * width))
-        } else {
-            let word_at = offsets.pointers.wrapping_add(8 * slot);
-            let word =
-                bytes_at_u64(table.data, word_at).map_or(0, |word| u64::from_le_bytes(*word));
-            let Some(record) = (word >> 24).checked_sub(1) else {
-                return Err(Error::Corrupt {
-                    what: "slot word of an occupied slot",
-                    offset: word_at,
-                    expected: 1,
-                    found: word,
-                });
-            };
-            if record >= entry.record_bytes {
-                return Err(Error::Corrupt {
-                    what: "pointer of a slot word",
-                    offset: word_at,
-                    expected: entry.record_bytes,
-                    found: record,
-                });
-            }
-            (word, offsets.records.wrapping_add(record))
-        };
-        let bytes = table.record(at)?;
-        let parsed = if table.footer.layout == Layout::Inline {
-            Inline::new(&table.footer).parse(bytes)
-        } else {
-            TermOrder::new(&table.footer).parse(bytes)
-        };
-        let record = parsed.map_err(|what| Error::Corrupt {
-            what,
-            offset: at,
-            expected: entry.record_bytes,
-            found: bytes.len() as u64,
-        })?;
-        Ok(Occupied { partition: self.partition, slot, control, word, at, record })
-    }
-
-    /// The next occupied slot, or exception, of a perfect table.
-    fn next_perfect(&mut self, entry: &Partition) -> Option<Result<Occupied<'a>>> {
-        while self.slot < self.table.perfect_slots(entry) {
-            let found = self.table.perfect_slot(entry, self.slot);
-            let slot = self.slot;
-            self.slot += 1;
-            match found {
-                Ok(Some((at, record))) => {
-                    // No two slots hold one key, but for copies.
-                    if self.before.replace(record.key) == Some(record.key) {
-                        continue;
-                    }
-                    let partition = self.partition;
-                    return Some(Ok(Occupied { partition, slot, control: 0, word: 0, at, record }));
-                }
-                Ok(None) => {}
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        None
-    }
-}
-
-impl<'a> Table<'a> {
-    /// Slots and exceptions of a perfect partition that may have a record. If records have no bytes there
-    /// is at most one key, whatever a directory says that was not checked with this footer: else a scan
-    /// of few bytes would take 2^32 steps.
-    pub(crate) fn perfect_slots(&self, entry: &Partition) -> u64 {
-        let empty = !self.footer.has_offset_lines() && self.fixed.width() == 0;
-        if empty { entry.all_slots().min(2) } else { entry.all_slots() }
-    }
-
-    /// Offset and record in a slot of a perfect table, a copy perhaps; `None`: the slot is empty.
-    pub(crate) fn perfect_slot(
-        &self,
-        entry: &Partition,
-        slot: u64,
-    ) -> Result<Option<(u64, Parsed<'a>)>> {
-        let offsets = self.footer.offsets(entry);
-        let corrupt =
-            |what, offset, expected, found| Error::Corrupt { what, offset, expected, found };
-        let (at, len) = if self.footer.has_offset_lines() {
-            let line_at =
-                offsets.pointers.wrapping_add(slot / u64::from(LINE_SLOTS) * OFFSET_LINE as u64);
-            let past = || corrupt("offset line past the end", line_at, 0, self.data.len() as u64);
-            let line = bytes_at_u64(self.data, line_at).ok_or_else(past)?;
-            // Which of 28: the same for the slot as for its lower part.
-            let (from, to) = span_in(line, (slot % u64::from(LINE_SLOTS)) as u32);
-            let unit = u64::from(self.footer.unit);
-            if to < from || to * unit > entry.record_bytes {
-                let most = entry.record_bytes / unit;
-                return Err(corrupt("end of a record by its offset line", line_at, most, to));
-            }
-            if from == to {
-                return Ok(None);
-            }
-            (from * unit, (to - from) * unit)
-        } else {
-            // `open` has checked that all slots have a number below 2^32.
-            (self.fixed.at(slot as u32), self.fixed.width() as u64)
-        };
-        let at = offsets.records.wrapping_add(at);
-        let rest = self.record(at)?;
-        let record = usize::try_from(len).ok().and_then(|len| rest.get(..len));
-        let parsed = match record {
-            None => Err("record runs past the body"),
-            Some(record) if self.footer.has_offset_lines() => {
-                Spans::new(&self.footer).parse(record)
-            }
-            Some(record) => self.fixed.parse(record),
-        };
-        match parsed {
-            Ok(parsed) => Ok(Some((at, parsed))),
-            Err(what) => Err(corrupt(what, at, len, rest.len() as u64)),
-        }
-    }
-}
-
-impl<'a> Iterator for Slots<'a> {
-    type Item = Result<Occupied<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        while self.partition < self.to {
-            let entry = match self.entry {
-                Some(entry) => entry,
-                None => *self.entry.insert(self.table.partition(self.partition)?),
-            };
-            let found = match self.table.footer.layout {
-                Layout::Inline | Layout::TermOrder => self.next_probed(&entry),
-                Layout::Perfect => self.next_perfect(&entry),
-            };
-            if let Some(found) = found {
-                let found = found.and_then(|slot| {
-                    // Records do not overlap: else a small table could hold long keys without end, and
-                    // a scan would take the square of its length.
-                    self.record_bytes += slot.record.len as u64;
-                    if self.record_bytes <= entry.record_bytes {
-                        return Ok(slot);
-                    }
-                    Err(Error::Corrupt {
-                        what: "record bytes of a partition",
-                        offset: slot.at,
-                        expected: entry.record_bytes,
-                        found: self.record_bytes,
-                    })
-                });
-                self.failed = found.is_err();
-                return Some(found);
-            }
-            self.partition += 1;
-            self.slot = 0;
-            self.record_bytes = 0;
-            self.before = None;
-            self.entry = None;
-        }
-        None
-    }
-}
-
-/// The records of a table: see [`Table::iter`]. After an error it ends.
-#[derive(Clone)]
-pub struct Iter<'a>(Slots<'a>);
-
-impl<'a> Iterator for Iter<'a> {
-    /// Key and value.
-    type Item = Result<(&'a [u8], Value<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let found = self.0.next()?;
-        Some(found.map(|slot| (slot.record.key, Value::new(slot.record.value))))
-    }
-}
-
-impl core::iter::FusedIterator for Iter<'_> {}
-
-/// The records of a range of hashes: see [`Table::range`]. After an error it ends.
-#[derive(Clone)]
-pub struct Range<'a> {
-    slots: Slots<'a>,
-    hasher: hash::Hasher,
-    first: u64,
-    last: u64,
-}
-
-impl<'a> Iterator for Range<'a> {
-    /// Hash, key and value.
-    type Item = Result<(u64, &'a [u8], Value<'a>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let slot = match self.slots.next()? {
-                Ok(slot) => slot,
-                Err(error) => return Some(Err(error)),
-            };
-            let hash = self.hasher.hash(slot.record.key);
-            // Keys from before the range may have been pushed past its first home slot.
-            if hash < self.first {
-                continue;
-            }
-            if hash > self.last {
-                // Keys of a perfect table are in no order, but those of a partition are all there.
-                if self.slots.table.footer.layout == Layout::Perfect {
-                    continue;
-                }
-                self.slots.failed = true;
-                return None;
-            }
-            return Some(Ok((hash, slot.record.key, Value::new(slot.record.value))));
-        }
-    }
-}
-
-impl core::iter::FusedIterator for Range<'_> {}
-
-impl<'a> IntoIterator for &Table<'a> {
-    type Item = <Iter<'a> as Iterator>::Item;
-    type IntoIter = Iter<'a>;
-
-    fn into_iter(self) -> Iter<'a> {
-        self.iter()
+/// The bytes of a table's body from a record on, to the end of the body.
+#[inline(always)]
+pub(crate) fn record_from(body: &[u8], at: u64) -> Result<&[u8]> {
+    match usize::try_from(at).ok().and_then(|at| body.get(at..)) {
+        Some(record) => Ok(record),
+        None => Err(past_the_body("record past the end of the body", at, body.len() as u64)),
     }
 }

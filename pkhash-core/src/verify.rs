@@ -6,8 +6,8 @@ use crate::format::directory::Partition;
 use crate::format::footer::Footer;
 use crate::format::{bytes_at, checksum};
 use crate::hash;
-use crate::layout::perfect::{Fixed, LINE_SLOTS, OFFSET_LINE, Perfect, Spans, span_in};
-use crate::layout::{Layout, Parsed, Records, TermOrder, slot_word};
+use crate::layout::perfect::{LINE_SLOTS, OFFSET_LINE, Perfect, span_in};
+use crate::layout::{Layout, Parsed, Records, slot_word};
 use crate::table::Table;
 use crate::value::{Value, ValueKind};
 
@@ -82,10 +82,10 @@ impl Table<'_> {
                     self.verify_term_order(&entry)?;
                 }
                 Layout::Perfect if self.footer().has_offset_lines() => {
-                    self.verify_perfect(p, &entry, Spans::new(self.footer()), &mut totals)?;
+                    self.verify_perfect(p, &entry, self.footer().spans(), &mut totals)?;
                 }
                 Layout::Perfect => {
-                    self.verify_perfect(p, &entry, Fixed::new(self.footer()), &mut totals)?;
+                    self.verify_perfect(p, &entry, self.footer().fixed(), &mut totals)?;
                 }
             }
             progress(p);
@@ -312,7 +312,7 @@ impl Table<'_> {
 
     /// The records from front to back: as many as keys, each behind the one before, rising.
     fn verify_term_order(&self, entry: &Partition) -> Result<()> {
-        let records = TermOrder::new(self.footer());
+        let records = self.footer().term_order();
         let (offset, bytes) = self.section(entry, Section::Records);
         let len = usize::try_from(entry.record_bytes).unwrap_or(usize::MAX);
         let mut rest = bytes.get(..len).unwrap_or_default();

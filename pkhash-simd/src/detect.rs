@@ -17,7 +17,8 @@ cfg_if::cfg_if! {
         const VECTOR_REGISTERS: bool = cfg!(target_feature = "sse2");
 
         cpufeatures::new!(has_avx2, "avx2", "bmi1", "bmi2");
-        cpufeatures::new!(has_avx512, "avx512f", "avx512bw", "bmi1", "bmi2");
+        // With AVX-512F the compiler takes AVX2, FMA and F16C for granted; a hypervisor may hide them.
+        cpufeatures::new!(has_avx512, "avx512f", "avx512bw", "avx2", "fma", "bmi1", "bmi2");
 
         /// The SSE2 kernel, if it can run here.
         #[inline]
@@ -43,7 +44,7 @@ cfg_if::cfg_if! {
             // SAFETY: all that `Avx512` stands for was just detected, registers included.
             (VECTOR_REGISTERS && has_avx512::get()).then(|| unsafe { Avx512::new_unchecked() })
         }
-    } else if #[cfg(target_arch = "aarch64")] {
+    } else if #[cfg(all(target_arch = "aarch64", target_endian = "little"))] {
         use crate::arch::aarch64::Neon;
 
         /// The NEON kernel, if it can run here.

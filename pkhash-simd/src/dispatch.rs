@@ -4,13 +4,12 @@ use core::ops::Range;
 
 use pkhash_core::build::{Entry, Plan, Written};
 use pkhash_core::map::{Ask, MapLine, SegmentMap};
-use pkhash_core::{FixedKeys, Layout, Result, Scalar, Table, Value, get_asked_with};
+use pkhash_core::{Dispatch, Result, Scalar, Task};
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 use crate::arch::aarch64::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::{Avx2, Avx512, Sse2};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::detect;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +21,41 @@ enum Choice {
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
     Neon(Neon),
+}
+
+impl Choice {
+    /// Runs a task with whichever kernel was chosen: those that need no more than the target has are
+    /// inlined here, the others are entered through their `#[target_feature]` function.
+    #[inline(always)]
+    fn run<T: Task>(self, task: T) -> T::Output {
+        match self {
+            Self::Scalar(kernel) => task.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse2(kernel) => task.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the CPU has the features of `avx2`, as the kernel proves.
+            Self::Avx2(kernel) => unsafe { avx2(kernel, task) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the CPU has the features of `avx512`, as the kernel proves.
+            Self::Avx512(kernel) => unsafe { avx512(kernel, task) },
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon(kernel) => task.run(kernel),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn avx2<T: Task>(kernel: Avx2, task: T) -> T::Output {
+    task.run(kernel)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
+fn avx512<T: Task>(kernel: Avx512, task: T) -> T::Output {
+    task.run(kernel)
 }
 
 /// A kernel that can run on this CPU: for batches, and for single keys. There is no other way to get a
@@ -35,43 +67,6 @@ enum Choice {
 pub struct Kernel {
     batch: Choice,
     single: Choice,
-}
-
-/// Runs the same code with whichever kernel was chosen: those that need no more than the target has
-/// are inlined here, the others are entered through their `#[target_feature]` function.
-macro_rules! with_kernel {
-    ($choice:expr, $plain:expr, $entry:ident($($argument:expr),*)) => {
-        match $choice {
-            Choice::Scalar(kernel) => $plain(kernel),
-            #[cfg(target_arch = "x86_64")]
-            Choice::Sse2(kernel) => $plain(kernel),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the CPU has the features of `avx2`, as the kernel proves.
-            Choice::Avx2(kernel) => unsafe { avx2::$entry(kernel, $($argument),*) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the CPU has the features of `avx512`, as the kernel proves.
-            Choice::Avx512(kernel) => unsafe { avx512::$entry(kernel, $($argument),*) },
-            #[cfg(target_arch = "aarch64")]
-            Choice::Neon(kernel) => $plain(kernel),
-        }
-    };
-}
-
-impl Choice {
-    fn name(self) -> &'static str {
-        use pkhash_core::Kernel as _;
-        match self {
-            Self::Scalar(kernel) => kernel.name(),
-            #[cfg(target_arch = "x86_64")]
-            Self::Sse2(kernel) => kernel.name(),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(kernel) => kernel.name(),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(kernel) => kernel.name(),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon(kernel) => kernel.name(),
-        }
-    }
 }
 
 impl Kernel {
@@ -144,12 +139,12 @@ impl Kernel {
     /// 32 slots at a time, on AArch64 with NEON.
     #[must_use]
     pub const fn neon() -> Option<Self> {
-        #[cfg(target_arch = "aarch64")]
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         return match detect::neon() {
             Some(proof) => Some(Self::only(Choice::Neon(proof))),
             None => None,
         };
-        #[cfg(not(target_arch = "aarch64"))]
+        #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
         None
     }
 
@@ -169,144 +164,13 @@ impl Kernel {
     /// The name of the kernel for batches: one of [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.batch.name()
+        self.batch.run(Name)
     }
 
     /// The name of the kernel for single keys.
     #[must_use]
     pub fn single_name(self) -> &'static str {
-        self.single.name()
-    }
-
-    /// [`Table::get`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`Table::get`].
-    #[inline]
-    pub fn get<'a>(self, table: &Table<'a>, key: &[u8]) -> Result<Option<Value<'a>>> {
-        self.get_hashed(table, table.footer().hasher.hash(key), key)
-    }
-
-    /// [`Table::get_hashed_with`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`Table::get`].
-    #[inline]
-    pub fn get_hashed<'a>(
-        self,
-        table: &Table<'a>,
-        hash: u64,
-        key: &[u8],
-    ) -> Result<Option<Value<'a>>> {
-        if table.footer().layout == Layout::Perfect {
-            // There are no control bytes to compare.
-            return table.get_hashed_with(Scalar, hash, key);
-        }
-        self.get_probed(table, hash, key)
-    }
-
-    /// A single key of a table that is probed.
-    #[inline]
-    fn get_probed<'a>(self, table: &Table<'a>, hash: u64, key: &[u8]) -> Result<Option<Value<'a>>> {
-        with_kernel!(
-            self.single,
-            |kernel| table.get_hashed_with(kernel, hash, key),
-            get_hashed(table, hash, key)
-        )
-    }
-
-    /// [`Table::get_batch`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`Table::get_batch`].
-    #[inline]
-    pub fn get_batch<'a, B: AsRef<[u8]>>(
-        self,
-        table: &Table<'a>,
-        keys: &[B],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        with_kernel!(
-            self.batch,
-            |kernel| table.get_batch_with(kernel, keys, out),
-            get_batch(table, keys, out)
-        )
-    }
-
-    /// [`Table::get_batch_hashed_with`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`Table::get_batch_hashed_with`].
-    #[inline]
-    pub fn get_batch_hashed<'a, B: AsRef<[u8]>>(
-        self,
-        table: &Table<'a>,
-        keys: &[B],
-        hashes: &[u64],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        with_kernel!(
-            self.batch,
-            |kernel| table.get_batch_hashed_with(kernel, keys, hashes, out),
-            get_batch_hashed(table, keys, hashes, out)
-        )
-    }
-
-    /// [`Table::get_batch_fixed_with`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`Table::get_batch`].
-    #[inline]
-    pub fn get_batch_fixed<'a>(
-        self,
-        table: &Table<'a>,
-        keys: FixedKeys<'_>,
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        with_kernel!(
-            self.batch,
-            |kernel| table.get_batch_fixed_with(kernel, keys, out),
-            get_batch_fixed(table, keys, out)
-        )
-    }
-
-    /// [`Table::get_batch_doc_ids_with`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`Table::get_batch_doc_ids_with`].
-    #[inline]
-    pub fn get_batch_doc_ids<B: AsRef<[u8]>>(
-        self,
-        table: &Table<'_>,
-        keys: &[B],
-        out: &mut [Option<u32>],
-    ) -> Result<usize> {
-        with_kernel!(
-            self.batch,
-            |kernel| table.get_batch_doc_ids_with(kernel, keys, out),
-            get_batch_doc_ids(table, keys, out)
-        )
-    }
-
-    /// [`get_asked_with`] with this kernel.
-    ///
-    /// # Errors
-    /// As [`get_asked_with`].
-    pub fn get_asked<'a, B: AsRef<[u8]>>(
-        self,
-        tables: &[Table<'a>],
-        asks: &[Ask],
-        keys: &[B],
-        hashes: &[u64],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        // Perfect tables have no group to compare: the kernel that needs no entry of its own has all
-        // that counts.
-        with_kernel!(
-            self.single,
-            |kernel| get_asked_with(kernel, tables, asks, keys, hashes, out),
-            get_asked(tables, asks, keys, hashes, out)
-        )
+        self.single.run(Name)
     }
 
     /// [`SegmentMap::ask_batch_with`] with this kernel.
@@ -321,21 +185,13 @@ impl Kernel {
         wanted: &Range<u32>,
         asks: &mut [Ask],
     ) -> Result<usize> {
-        with_kernel!(
-            self.batch,
-            |kernel| map.ask_batch_with(kernel, hashes, numbers, wanted, asks),
-            ask_batch(map, hashes, numbers, wanted, asks)
-        )
+        self.batch(AskBatch { map, hashes, numbers, wanted, asks })
     }
 
     /// Calls `each` with all segments that [`SegmentMap::candidates`] names.
     #[inline]
     pub fn candidates(self, map: &SegmentMap<'_>, hash: u64, each: impl FnMut(u32)) {
-        with_kernel!(
-            self.single,
-            |kernel| map.candidates(kernel, hash).for_each(each),
-            candidates(map, hash, each)
-        );
+        self.single(Candidates { map, hash, each });
     }
 
     /// [`Plan::write_partition_with`] with this kernel.
@@ -350,22 +206,15 @@ impl Kernel {
         scratch: &mut [u64],
         out: &mut [u8],
     ) -> Result<Written> {
-        // Nothing but prefetches: the kernel that needs no entry of its own has them too.
-        with_kernel!(
-            self.single,
-            |kernel| plan.write_partition_with(kernel, p, entries, scratch, out),
-            write_partition(plan, p, entries, scratch, out)
-        )
+        // Nothing but prefetches: the kernel that needs no function of its own has them too.
+        self.single(WritePartition { plan, p, entries, scratch, out })
     }
 
     /// Compares one line of tags, as [`match_group`](Self::match_group) does a group.
     #[doc(hidden)]
     #[must_use]
     pub fn match_tags(self, line: &MapLine, tag: u16) -> u32 {
-        fn plain<K: pkhash_core::Kernel>(kernel: K, line: &MapLine, tag: u16) -> u32 {
-            kernel.match_tags(line, tag)
-        }
-        with_kernel!(self.batch, |kernel| plain(kernel, line, tag), match_tags(line, tag))
+        self.batch(MatchTags { line, tag })
     }
 
     /// Compares one group of control bytes: what the conformance suite tests.
@@ -376,150 +225,108 @@ impl Kernel {
         group: &[u8; pkhash_core::GROUP_MAX],
         control: u8,
     ) -> (u32, pkhash_core::Matches) {
-        fn plain<K: pkhash_core::Kernel>(
-            kernel: K,
-            group: &[u8; pkhash_core::GROUP_MAX],
-            control: u8,
-        ) -> (u32, pkhash_core::Matches) {
-            (K::WIDTH, kernel.match_group(group, control))
-        }
-        with_kernel!(
-            self.batch,
-            |kernel| plain(kernel, group, control),
-            match_group(group, control)
-        )
+        self.batch(MatchGroup { group, control })
     }
 }
 
-/// The entry points of a lookup, compiled for one instruction set: core's generic functions are
-/// inlined into them.
-#[cfg(target_arch = "x86_64")]
-macro_rules! entry_points {
-    ($module:ident, $kernel:ty, $features:literal) => {
-        mod $module {
-            use core::ops::Range;
+impl Dispatch for Kernel {
+    #[inline(always)]
+    fn single<T: Task>(self, task: T) -> T::Output {
+        self.single.run(task)
+    }
 
-            use pkhash_core::build::{Entry, Plan, Written};
-            use pkhash_core::map::{Ask, MapLine, SegmentMap};
-            use pkhash_core::{
-                FixedKeys, GROUP_MAX, Kernel, Matches, Result, Table, Value, get_asked_with,
-            };
-
-            #[target_feature(enable = $features)]
-            pub(super) fn get_asked<'a, B: AsRef<[u8]>>(
-                kernel: $kernel,
-                tables: &[Table<'a>],
-                asks: &[Ask],
-                keys: &[B],
-                hashes: &[u64],
-                out: &mut [Option<Value<'a>>],
-            ) -> Result<usize> {
-                get_asked_with(kernel, tables, asks, keys, hashes, out)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn ask_batch(
-                kernel: $kernel,
-                map: &SegmentMap<'_>,
-                hashes: &[u64],
-                numbers: &[u32],
-                wanted: &Range<u32>,
-                asks: &mut [Ask],
-            ) -> Result<usize> {
-                map.ask_batch_with(kernel, hashes, numbers, wanted, asks)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn candidates(
-                kernel: $kernel,
-                map: &SegmentMap<'_>,
-                hash: u64,
-                each: impl FnMut(u32),
-            ) {
-                map.candidates(kernel, hash).for_each(each);
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn match_tags(kernel: $kernel, line: &MapLine, tag: u16) -> u32 {
-                kernel.match_tags(line, tag)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn write_partition(
-                kernel: $kernel,
-                plan: &Plan,
-                p: u32,
-                entries: &[Entry<'_>],
-                scratch: &mut [u64],
-                out: &mut [u8],
-            ) -> Result<Written> {
-                plan.write_partition_with(kernel, p, entries, scratch, out)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn get_hashed<'a>(
-                kernel: $kernel,
-                table: &Table<'a>,
-                hash: u64,
-                key: &[u8],
-            ) -> Result<Option<Value<'a>>> {
-                table.get_hashed_with(kernel, hash, key)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn get_batch<'a, B: AsRef<[u8]>>(
-                kernel: $kernel,
-                table: &Table<'a>,
-                keys: &[B],
-                out: &mut [Option<Value<'a>>],
-            ) -> Result<usize> {
-                table.get_batch_with(kernel, keys, out)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn get_batch_hashed<'a, B: AsRef<[u8]>>(
-                kernel: $kernel,
-                table: &Table<'a>,
-                keys: &[B],
-                hashes: &[u64],
-                out: &mut [Option<Value<'a>>],
-            ) -> Result<usize> {
-                table.get_batch_hashed_with(kernel, keys, hashes, out)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn get_batch_fixed<'a>(
-                kernel: $kernel,
-                table: &Table<'a>,
-                keys: FixedKeys<'_>,
-                out: &mut [Option<Value<'a>>],
-            ) -> Result<usize> {
-                table.get_batch_fixed_with(kernel, keys, out)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn get_batch_doc_ids<B: AsRef<[u8]>>(
-                kernel: $kernel,
-                table: &Table<'_>,
-                keys: &[B],
-                out: &mut [Option<u32>],
-            ) -> Result<usize> {
-                table.get_batch_doc_ids_with(kernel, keys, out)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn match_group(
-                kernel: $kernel,
-                group: &[u8; GROUP_MAX],
-                control: u8,
-            ) -> (u32, Matches) {
-                (<$kernel>::WIDTH, kernel.match_group(group, control))
-            }
-        }
-    };
+    #[inline(always)]
+    fn batch<T: Task>(self, task: T) -> T::Output {
+        self.batch.run(task)
+    }
 }
 
-#[cfg(target_arch = "x86_64")]
-entry_points!(avx2, super::Avx2, "avx2,bmi1,bmi2");
-#[cfg(target_arch = "x86_64")]
-entry_points!(avx512, super::Avx512, "avx512f,avx512bw,bmi1,bmi2");
+// Calls that are no lookups of a table.
+
+struct Name;
+
+impl Task for Name {
+    type Output = &'static str;
+
+    #[inline(always)]
+    fn run<K: pkhash_core::Kernel>(self, kernel: K) -> &'static str {
+        kernel.name()
+    }
+}
+
+struct AskBatch<'t, 'm> {
+    map: &'t SegmentMap<'m>,
+    hashes: &'t [u64],
+    numbers: &'t [u32],
+    wanted: &'t Range<u32>,
+    asks: &'t mut [Ask],
+}
+
+impl Task for AskBatch<'_, '_> {
+    type Output = Result<usize>;
+
+    #[inline(always)]
+    fn run<K: pkhash_core::Kernel>(self, kernel: K) -> Result<usize> {
+        self.map.ask_batch_with(kernel, self.hashes, self.numbers, self.wanted, self.asks)
+    }
+}
+
+struct Candidates<'t, 'm, F> {
+    map: &'t SegmentMap<'m>,
+    hash: u64,
+    each: F,
+}
+
+impl<F: FnMut(u32)> Task for Candidates<'_, '_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<K: pkhash_core::Kernel>(self, kernel: K) {
+        self.map.candidates(kernel, self.hash).for_each(self.each);
+    }
+}
+
+struct WritePartition<'t, 'e> {
+    plan: &'t Plan,
+    p: u32,
+    entries: &'t [Entry<'e>],
+    scratch: &'t mut [u64],
+    out: &'t mut [u8],
+}
+
+impl Task for WritePartition<'_, '_> {
+    type Output = Result<Written>;
+
+    #[inline(always)]
+    fn run<K: pkhash_core::Kernel>(self, kernel: K) -> Result<Written> {
+        self.plan.write_partition_with(kernel, self.p, self.entries, self.scratch, self.out)
+    }
+}
+
+struct MatchTags<'t> {
+    line: &'t MapLine,
+    tag: u16,
+}
+
+impl Task for MatchTags<'_> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn run<K: pkhash_core::Kernel>(self, kernel: K) -> u32 {
+        kernel.match_tags(self.line, self.tag)
+    }
+}
+
+struct MatchGroup<'t> {
+    group: &'t [u8; pkhash_core::GROUP_MAX],
+    control: u8,
+}
+
+impl Task for MatchGroup<'_> {
+    type Output = (u32, pkhash_core::Matches);
+
+    #[inline(always)]
+    fn run<K: pkhash_core::Kernel>(self, kernel: K) -> Self::Output {
+        (K::WIDTH, kernel.match_group(self.group, self.control))
+    }
+}

@@ -12,7 +12,7 @@
 //! # fn demo(bytes: &[u8]) -> Result<(), pkhash_core::Error> {
 //! let kernel = Kernel::detect();
 //! let table = Table::open(bytes)?;
-//! if let Some(value) = kernel.get(&table, b"some key")? {
+//! if let Some(value) = table.get(kernel, b"some key")? {
 //!     println!("{:?} (found with {})", value.doc_id(), kernel.name());
 //! }
 //! # Ok(())

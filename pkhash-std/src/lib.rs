@@ -57,7 +57,9 @@ pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 pub use fst::{Automaton, automaton};
 pub use pkhash_core as core;
 pub use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
-pub use pkhash_core::{FixedKeys, Footer, Hasher, Layout, Table, Value, ValueFormat, ValueKind};
+pub use pkhash_core::{
+    FixedKeys, Footer, HashedKeys, Hasher, Keys, Layout, Table, Value, ValueFormat, ValueKind,
+};
 pub use pkhash_simd::Kernel;
 
 #[cfg(doctest)]

@@ -4,8 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use pkhash_core::format::{self, HEAD_LEN, TAIL_LEN};
-use pkhash_core::{FixedKeys, Footer, Table, Value};
+use pkhash_core::{Answer, Footer, Keys, Table, Value};
 use pkhash_simd::Kernel;
+use self_cell::self_cell;
 
 use crate::error::{Error, Result};
 use crate::storage::{Advice, Mode, Storage};
@@ -92,13 +93,11 @@ impl OpenOptions {
 
     /// A table of what was read or mapped.
     pub(crate) fn table(self, storage: Storage, path: Option<&Path>) -> Result<TableFile> {
-        let footer = match Table::open(storage.bytes()) {
-            Ok(table) => *table.footer(),
-            Err(source) => return Err(Error::Table { path: path.map(Path::to_owned), source }),
-        };
+        let opened = Opened::try_new(storage, |storage| Table::open(storage.bytes()))
+            .map_err(|source| Error::Table { path: path.map(Path::to_owned), source })?;
         let kernel = self.kernel.unwrap_or_else(Kernel::detect);
         let name = path.unwrap_or(Path::new(UNNAMED)).to_owned();
-        Ok(TableFile { storage, footer, kernel, name, has_path: path.is_some() })
+        Ok(TableFile { opened, kernel, name, has_path: path.is_some() })
     }
 }
 
@@ -119,11 +118,25 @@ fn check_ends(
     }
 }
 
+self_cell! {
+    /// The bytes, and the table that lies in them, prepared for lookups once.
+    struct Opened {
+        owner: Storage,
+
+        #[covariant]
+        dependent: Table,
+    }
+
+    impl {Debug}
+}
+
 /// A table and the bytes it lies in. `Send` and `Sync`: any number of threads may look up at once.
+///
+/// Lookups are those of [`Table`], with the kernel that was chosen when the file was opened: see there which call
+/// is for what.
 #[derive(Debug)]
 pub struct TableFile {
-    storage: Storage,
-    footer: Footer,
+    opened: Opened,
     kernel: Kernel,
     /// The path, or what stands for it in messages.
     name: PathBuf,
@@ -177,19 +190,17 @@ impl TableFile {
         self
     }
 
-    /// The table. O(1): the footer was parsed when the file was opened.
+    /// The table.
     #[inline]
     #[must_use]
-    pub fn table(&self) -> Table<'_> {
-        // The storage is as long as it was when the footer was parsed from it.
-        Table::with_footer(self.storage.bytes(), self.footer)
-            .expect("a storage does not change its length")
+    pub fn table(&self) -> &Table<'_> {
+        self.opened.borrow_dependent()
     }
 
     /// The facts of the table.
     #[must_use]
-    pub const fn footer(&self) -> &Footer {
-        &self.footer
+    pub fn footer(&self) -> &Footer {
+        self.table().footer()
     }
 
     /// The kernel that looks up.
@@ -214,71 +225,88 @@ impl TableFile {
     ///
     /// # Errors
     /// [`Error::Table`] if the body is damaged and the damage was noticed.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.kernel.get(&self.table(), key).map_err(Error::table(&self.name))
+        match self.table().get_direct(None, key) {
+            Some(found) => Ok(found),
+            None => self.get_other(key),
+        }
+    }
+
+    /// Looks up one key and answers with its doc ID.
+    ///
+    /// # Errors
+    /// [`Error::Table`] if the table's values are not sure to be doc IDs
+    /// ([`Table::get_batch`]), or as [`get`](Self::get).
+    #[inline(always)]
+    pub fn get_doc_id(&self, key: &[u8]) -> Result<Option<u32>> {
+        match self.table().get_doc_id_direct(key) {
+            Some(found) => Ok(found),
+            None => self.get_doc_id_other(key),
+        }
     }
 
     /// Looks up one key whose hash is known: one hash serves all tables that share a seed.
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    #[inline]
+    #[inline(always)]
     pub fn get_hashed(&self, hash: u64, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.kernel.get_hashed(&self.table(), hash, key).map_err(Error::table(&self.name))
+        match self.table().get_direct(Some(hash), key) {
+            Some(found) => Ok(found),
+            None => self.get_hashed_other(hash, key),
+        }
     }
 
-    /// Looks up a batch of keys whose hashes are known: see [`Table::get_batch_hashed_with`].
+    /// Looks up a batch: `out[i]` becomes the answer for key number `i`. Returns how many were found.
+    ///
+    /// Keys are a slice of anything that is bytes, [`FixedKeys`](crate::FixedKeys) or
+    /// [`HashedKeys`](crate::HashedKeys). Answers are values (`Option<Value>`), doc IDs (`Option<u32>`) or
+    /// `bool`. Doc IDs are faster for large batches than to read them from the values.
+    ///
+    /// ```
+    /// # use pkhash_std::{TableFile, WriterOptions, build_slice_to};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let mut bytes = Vec::new();
+    /// # build_slice_to(&["a", "b"], |i| [i as u8], &mut bytes, &WriterOptions::default())?;
+    /// let table = TableFile::from_bytes(bytes)?;
+    /// let keys = ["b", "c"];
+    /// let mut doc_ids = [None::<u32>; 2];
+    /// assert_eq!(table.get_batch(keys, &mut doc_ids)?, 1);
+    /// assert_eq!(doc_ids, [Some(1), None]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Table`] if `keys`, `hashes` and `out` are not all of one length, or as
-    /// [`get`](Self::get).
-    pub fn get_batch_hashed<'a, B: AsRef<[u8]>>(
-        &'a self,
-        keys: &[B],
-        hashes: &[u64],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        let found = self.kernel.get_batch_hashed(&self.table(), keys, hashes, out);
-        found.map_err(Error::table(&self.name))
+    /// [`Error::Table`] if keys and answers differ in number, if doc IDs are asked for and the table's values
+    /// are not sure to be any ([`Table::get_batch`]), or as [`get`](Self::get).
+    #[inline]
+    pub fn get_batch<'a, A: Answer<'a>>(&'a self, keys: impl Keys, out: &mut [A]) -> Result<usize> {
+        self.table().get_batch(self.kernel, keys, out).map_err(|source| self.error(source))
     }
 
-    /// Looks up a batch of keys that lie in one buffer.
-    ///
-    /// # Errors
-    /// As [`get_batch`](Self::get_batch).
-    pub fn get_batch_fixed<'a>(
-        &'a self,
-        keys: FixedKeys<'_>,
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        self.kernel.get_batch_fixed(&self.table(), keys, out).map_err(Error::table(&self.name))
+    // What a lookup does that is not on the shortest path. Outside of the functions that are inlined into
+    // their callers, with the conversion of errors.
+
+    #[inline(never)]
+    fn get_other(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.table().get(self.kernel, key).map_err(|source| self.error(source))
     }
 
-    /// Looks up a batch: `out[i]` becomes the value of `keys[i]`. Returns how many were found.
-    ///
-    /// # Errors
-    /// [`Error::Table`] if `keys` and `out` differ in length, or as [`get`](Self::get).
-    pub fn get_batch<'a, B: AsRef<[u8]>>(
-        &'a self,
-        keys: &[B],
-        out: &mut [Option<Value<'a>>],
-    ) -> Result<usize> {
-        self.kernel.get_batch(&self.table(), keys, out).map_err(Error::table(&self.name))
+    #[inline(never)]
+    fn get_doc_id_other(&self, key: &[u8]) -> Result<Option<u32>> {
+        self.table().get_doc_id(self.kernel, key).map_err(|source| self.error(source))
     }
 
-    /// Looks up a batch and answers with doc IDs: faster for large batches than to read them from the
-    /// values of [`get_batch`](Self::get_batch).
-    ///
-    /// # Errors
-    /// [`Error::Table`] if the table's values are not sure to be doc IDs
-    /// ([`Table::get_batch_doc_ids_with`]), or as [`get_batch`](Self::get_batch).
-    pub fn get_batch_doc_ids<B: AsRef<[u8]>>(
-        &self,
-        keys: &[B],
-        out: &mut [Option<u32>],
-    ) -> Result<usize> {
-        self.kernel.get_batch_doc_ids(&self.table(), keys, out).map_err(Error::table(&self.name))
+    #[inline(never)]
+    fn get_hashed_other(&self, hash: u64, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.table().get_hashed(self.kernel, hash, key).map_err(|source| self.error(source))
+    }
+
+    #[cold]
+    fn error(&self, source: pkhash_core::Error) -> Error {
+        Error::table(&self.name)(source)
     }
 
     /// Reads everything and checks it: see [`Table::verify`].

@@ -444,9 +444,8 @@ fn damage_in_a_set_names_the_table() {
     let lines = table.partition(0).unwrap();
     assert!(table.footer().unit > 0, "{lines:?}");
     // Offset lines that lead far behind the table.
-    let from = (u64::from(lines.buckets).div_ceil(64) * 64 + lines.offset) as usize;
-    let to = (lines.offset + u64::from(lines.record_line) * 64) as usize;
-    for line in bytes[from..to].chunks_mut(64) {
+    let (from, len) = table.footer().sections(&lines)[2];
+    for line in bytes[from as usize..][..len as usize].chunks_mut(64) {
         line[4] = 0xff;
     }
     let damaged = folder.write("b.pkh", &bytes);

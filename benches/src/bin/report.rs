@@ -66,7 +66,7 @@ fn main() {
                 for kernel in Kernel::available() {
                     if round == 0 {
                         let mut out = vec![None; asked.len()];
-                        kernel.get_batch(&table, asked, &mut out).expect("a sound table");
+                        table.get_batch(kernel, asked, &mut out).expect("a sound table");
                         assert_eq!(&doc_ids(&out), answers);
                     }
                     let title = |how| format!("{table_name}, {how} {name}, {}", kernel.name());

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries, row::Rows};
 use pkhash_core::build::{Options, sort_by};
-use pkhash_core::{Hasher, Layout};
+use pkhash_core::{HashedKeys, Hasher, Layout};
 use pkhash_std::{
-    DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile,
-    WriterOptions, build_slice, merge,
+    DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile, WriterOptions,
+    build_slice, merge,
 };
 
 const QUERIES: usize = 250 * BATCH;
@@ -59,8 +59,7 @@ fn own_memory() -> u64 {
 /// Merges 15 mapped tables into one file.
 fn merging(folder: &Path, keys: &[Key], rounds: usize) {
     let paths = build(folder, keys, 15, &options(Layout::Perfect, 0));
-    let tables: Vec<TableFile> =
-        paths.iter().map(|path| map(path)).collect();
+    let tables: Vec<TableFile> = paths.iter().map(|path| map(path)).collect();
     let mut base = 0;
     let inputs: Vec<MergeInput<'_>> = tables
         .iter()
@@ -143,7 +142,11 @@ fn chunk_by_chunk(set: &SegmentSet, asked: &[Key]) -> usize {
         for segment in set.segments() {
             let values = &mut values[..keys.len()];
             let table = segment.table();
-            if table.get_batch_hashed(&keys, &hashes, values).expect("a sound table") == 0 {
+            if table
+                .get_batch(HashedKeys { keys: &keys, hashes: &hashes }, values)
+                .expect("a sound table")
+                == 0
+            {
                 continue;
             }
             let mut kept = 0;

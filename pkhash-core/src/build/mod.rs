@@ -43,7 +43,7 @@ use crate::filter::{self, DEFAULT_FILTER_BITS, MAX_FILTER_BITS};
 use crate::format::directory::{self, Partition};
 use crate::format::footer::{Footer, footer_len};
 use crate::format::{
-    self, ALIGN, HEAD_LEN, MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN,
+    self, HEAD_LEN, MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN,
     MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS, TAIL_LEN, checksum,
 };
 use crate::hash::{self, Hasher};
@@ -522,10 +522,6 @@ impl Plan {
             }
         }
         let ends = self.footer().section_ends(&partition);
-        if self.layout == Layout::Perfect {
-            // Below 2^38 bytes: the filter's 2^35, and 2^32 each of pilots and offset lines.
-            partition.record_line = (ends[2] / ALIGN) as u32;
-        }
         let end = ends[3];
         let len = usize::try_from(end).map_err(|_| too_large("bytes", usize::MAX as u64, end))?;
         Ok(Measured { partition, stats, ends, len })
@@ -555,6 +551,8 @@ impl Plan {
             max_value: 0,
             file_len: 0,
             directory_at: 0,
+            dense: false,
+            pilots: 0,
         }
     }
 
@@ -720,7 +718,7 @@ impl<'b> Assembler<'b> {
         let hot = p * directory::HOT_LEN;
         let cold = (partitions as usize) * directory::HOT_LEN + p * directory::COLD_LEN;
         self.directory[hot..hot + directory::HOT_LEN]
-            .copy_from_slice(&partition.encode_hot(self.plan.layout));
+            .copy_from_slice(&partition.encode_hot(&self.plan.footer()));
         self.directory[cold..cold + directory::COLD_LEN].copy_from_slice(&partition.encode_cold());
         self.next += 1;
         // 2^16 partitions of less than 2^48 bytes.

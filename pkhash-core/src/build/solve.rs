@@ -5,7 +5,7 @@
 //! taken that costs least: the buckets in the way are taken out again and placed anew.
 
 use crate::error::{Error, Result};
-use crate::layout::perfect::{PILOT, bucket, slot, slot_of, spread};
+use crate::layout::perfect::{PILOT, bucket, multiplier, slot, slot_of, spread};
 
 /// Seeds that are tried for a partition.
 const SEEDS: u16 = 32;
@@ -184,7 +184,8 @@ impl<'s> Solver<'s> {
         let bits = self.partition_bits;
         self.starts.fill(0);
         for (_, hash) in hashes.clone() {
-            self.starts[bucket(spread(hash, bits, seed), self.buckets) as usize + 1] += 1;
+            self.starts[bucket(spread(hash, multiplier(bits, seed)), self.buckets) as usize + 1] +=
+                1;
         }
         let mut sizes = [0u32; MAX_BUCKET + 1];
         let mut sum = 0;
@@ -196,7 +197,7 @@ impl<'s> Solver<'s> {
         }
         // `order` says where the next key of each bucket goes.
         for (entry, hash) in hashes {
-            let x = spread(hash, bits, seed);
+            let x = spread(hash, multiplier(bits, seed));
             let at = &mut self.order[bucket(x, self.buckets) as usize];
             self.spreads[*at as usize] = x;
             self.entries[*at as usize] = entry;

@@ -1,19 +1,73 @@
 //! The directory: where each partition lies and how large its parts are.
 //!
-//! It is kept as two arrays: what a lookup reads (32 bytes for each partition, so that 1,024
-//! partitions take 32 KiB of cache), then what only `open` and `verify` read.
+//! It is kept as two arrays. Lookups read the first: the operands of a lookup in 32 bytes for each
+//! partition, so that 1,024 partitions take 32 KiB of cache. `open`, `verify` and filters read the
+//! second. Both say some things twice; `open` checks that they agree.
 
 use super::footer::Footer;
-use super::{ALIGN, Fields, align_up};
-use crate::error::{Error, Result};
+use super::{Check, Fields, align_up};
+use crate::error::Result;
 use crate::hash::MAX_PARTITION_BITS;
 use crate::kernel::GROUP_MAX;
 use crate::layout::{Layout, perfect};
 
 /// Bytes for each partition in the array that lookups read.
 pub(crate) const HOT_LEN: usize = 32;
-/// Bytes for each partition in the array that they do not.
-pub(crate) const COLD_LEN: usize = 40;
+/// Bytes for each partition in the other array.
+pub(crate) const COLD_LEN: usize = 64;
+
+/// What a lookup needs of a partition that is probed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProbedEntry {
+    /// Offset of the control bytes.
+    pub(crate) control_at: u64,
+    /// Offset of the records.
+    pub(crate) records_at: u64,
+    pub(crate) homes: u32,
+    pub(crate) slots: u32,
+    pub(crate) probe_limit: u32,
+}
+
+impl ProbedEntry {
+    /// Offset of the slot words of a term-order partition.
+    #[inline(always)]
+    pub(crate) const fn slot_words_at(&self) -> u64 {
+        self.control_at.wrapping_add(align_up(self.slots as u64 + GROUP_MAX as u64))
+    }
+}
+
+/// What a lookup needs of a perfect partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PerfectEntry {
+    /// Offset of the pilots.
+    pub(crate) pilots_at: u64,
+    /// Offset of the records.
+    pub(crate) records_at: u64,
+    /// What a hash is multiplied by: see [`perfect::multiplier`].
+    pub(crate) multiplier: u64,
+    pub(crate) buckets: u32,
+    pub(crate) slots: u32,
+}
+
+impl PerfectEntry {
+    #[inline(always)]
+    pub(crate) fn read(block: &[u8; HOT_LEN]) -> Self {
+        let fields = Fields::new(block);
+        Self {
+            pilots_at: fields.u64(0),
+            records_at: fields.u64(8),
+            multiplier: fields.u64(16),
+            buckets: fields.u32(24),
+            slots: fields.u32(28),
+        }
+    }
+
+    /// Offset of the offset lines, if there are any.
+    #[inline(always)]
+    pub(crate) const fn lines_at(&self) -> u64 {
+        self.pilots_at.wrapping_add(align_up(self.buckets as u64))
+    }
+}
 
 /// What the directory says of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,9 +91,6 @@ pub struct Partition {
     pub seed: u16,
     /// 64-bit words of the filter.
     pub filter_words: u32,
-    /// Perfect: where the records begin, in lines of 64 bytes from the beginning of the partition.
-    /// (It follows from the lengths before them, and saves lookups to add those up.)
-    pub record_line: u32,
     /// Bytes of records, without padding behind them.
     pub record_bytes: u64,
     /// A checksum for each section, in the order of [`Layout::sections`].
@@ -58,74 +109,40 @@ pub(crate) struct Offsets {
 }
 
 impl Partition {
-    /// The part that a lookup needs; the rest is 0.
-    #[inline(always)]
-    pub(crate) fn hot(block: &[u8; HOT_LEN], layout: Layout) -> Self {
-        let fields = Fields::new(block);
-        let both = Self {
-            offset: fields.u64(0),
-            keys: fields.u32(8),
-            slots: fields.u32(16),
-            filter_words: fields.u32(24),
-            ..Self::default()
-        };
-        let (third, fifth) = (fields.u32(12), fields.u32(20));
-        match layout {
-            Layout::Inline | Layout::TermOrder => Self { homes: third, probe_limit: fifth, ..both },
-            Layout::Perfect => Self {
-                buckets: third,
-                record_line: fields.u32(28),
-                exceptions: fifth as u16,
-                seed: (fifth >> 16) as u16,
-                ..both
-            },
-        }
-    }
-
-    pub(crate) fn encode_hot(&self, layout: Layout) -> [u8; HOT_LEN] {
-        let (third, fifth, seventh) = match layout {
-            Layout::Inline | Layout::TermOrder => (self.homes, self.probe_limit, 0),
-            Layout::Perfect => (
-                self.buckets,
-                u32::from(self.exceptions) | u32::from(self.seed) << 16,
-                self.record_line,
-            ),
-        };
+    /// The entry in the array that lookups read.
+    pub(crate) fn encode_hot(&self, footer: &Footer) -> [u8; HOT_LEN] {
+        let offsets = footer.offsets(self);
         let mut block = [0; HOT_LEN];
-        block[..8].copy_from_slice(&self.offset.to_le_bytes());
-        for (i, field) in
-            [self.keys, third, self.slots, fifth, self.filter_words, seventh].iter().enumerate()
-        {
-            block[8 + 4 * i..12 + 4 * i].copy_from_slice(&field.to_le_bytes());
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &offsets.index.to_le_bytes());
+        put(8, &offsets.records.to_le_bytes());
+        if footer.layout == Layout::Perfect {
+            let multiplier = perfect::multiplier(footer.partition_bits, self.seed);
+            put(16, &multiplier.to_le_bytes());
+            put(24, &self.buckets.to_le_bytes());
+            put(28, &self.slots.to_le_bytes());
+        } else {
+            put(16, &self.homes.to_le_bytes());
+            put(20, &self.slots.to_le_bytes());
+            put(24, &self.probe_limit.to_le_bytes());
         }
         block
     }
 
+    /// The entry in the other array.
     pub(crate) fn encode_cold(&self) -> [u8; COLD_LEN] {
         let mut block = [0; COLD_LEN];
-        block[..8].copy_from_slice(&self.record_bytes.to_le_bytes());
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &self.offset.to_le_bytes());
+        put(8, &self.filter_words.to_le_bytes());
+        put(12, &self.keys.to_le_bytes());
+        put(16, &self.exceptions.to_le_bytes());
+        put(18, &self.seed.to_le_bytes());
+        put(24, &self.record_bytes.to_le_bytes());
         for (i, sum) in self.checksums.iter().enumerate() {
-            block[8 + 8 * i..16 + 8 * i].copy_from_slice(&sum.to_le_bytes());
+            put(32 + 8 * i, &sum.to_le_bytes());
         }
         block
-    }
-
-    /// Where the pilots of a perfect partition begin.
-    #[inline(always)]
-    pub(crate) const fn pilots_at(&self) -> u64 {
-        self.offset.wrapping_add(align_up(8 * self.filter_words as u64))
-    }
-
-    /// Where the offset lines of a perfect partition begin, if it has any.
-    #[inline(always)]
-    pub(crate) const fn lines_at(&self) -> u64 {
-        self.pilots_at().wrapping_add(align_up(self.buckets as u64))
-    }
-
-    /// Where the records of a perfect partition begin, as its entry says.
-    #[inline(always)]
-    pub(crate) const fn records_at(&self) -> u64 {
-        self.offset.wrapping_add(self.record_line as u64 * ALIGN)
     }
 
     /// Slots and exceptions: all that have a record.
@@ -169,108 +186,149 @@ impl<'a> Directory<'a> {
         Self { hot: hot.as_chunks().0, cold: cold.as_chunks().0 }
     }
 
-    /// What lookups need of a partition. Total: a partition that is not there is an empty one.
+    /// What lookups need of a partition that is probed. Total: a partition that is not there is an
+    /// empty one.
     #[inline(always)]
-    pub(crate) fn hot(&self, partition: u32, layout: Layout) -> Partition {
-        match self.hot.get(partition as usize) {
-            Some(block) => Partition::hot(block, layout),
-            None => Partition::default(),
-        }
+    pub(crate) fn probed(&self, partition: u32) -> ProbedEntry {
+        self.hot.get(partition as usize).map_or_else(ProbedEntry::default, |block| {
+            let fields = Fields::new(block);
+            ProbedEntry {
+                control_at: fields.u64(0),
+                records_at: fields.u64(8),
+                homes: fields.u32(16),
+                slots: fields.u32(20),
+                probe_limit: fields.u32(24),
+            }
+        })
+    }
+
+    /// What lookups need of a perfect partition. Total, as [`probed`](Self::probed) is.
+    #[inline(always)]
+    pub(crate) fn perfect(&self, partition: u32) -> PerfectEntry {
+        self.hot.get(partition as usize).map_or_else(PerfectEntry::default, PerfectEntry::read)
+    }
+
+    /// The entries that lookups read.
+    #[inline(always)]
+    pub(crate) const fn entries(&self) -> &'a [[u8; HOT_LEN]] {
+        self.hot
+    }
+
+    /// Offset and number of words of a partition's filter: the same in all layouts.
+    #[inline(always)]
+    pub(crate) fn filter(&self, partition: u32) -> (u64, u32) {
+        self.cold.get(partition as usize).map_or((0, 0), |block| {
+            let fields = Fields::new(block);
+            (fields.u64(0), fields.u32(8))
+        })
+    }
+
+    /// The exceptions of a perfect partition.
+    pub(crate) fn exceptions(&self, partition: u32) -> u16 {
+        self.cold.get(partition as usize).map_or(0, |block| Fields::new(block).get::<2>(16) as u16)
     }
 
     /// Everything about a partition.
     pub(crate) fn get(&self, partition: u32, layout: Layout) -> Partition {
-        let mut found = self.hot(partition, layout);
+        let mut found = Partition::default();
+        match layout {
+            Layout::Inline | Layout::TermOrder => {
+                let entry = self.probed(partition);
+                (found.homes, found.slots) = (entry.homes, entry.slots);
+                found.probe_limit = entry.probe_limit;
+            }
+            Layout::Perfect => {
+                let entry = self.perfect(partition);
+                (found.buckets, found.slots) = (entry.buckets, entry.slots);
+            }
+        }
         if let Some(block) = self.cold.get(partition as usize) {
             let fields = Fields::new(block);
-            found.record_bytes = fields.u64(0);
-            found.checksums = [fields.u64(8), fields.u64(16), fields.u64(24), fields.u64(32)];
+            found.offset = fields.u64(0);
+            found.filter_words = fields.u32(8);
+            found.keys = fields.u32(12);
+            found.exceptions = fields.get::<2>(16) as u16;
+            found.seed = fields.get::<2>(18) as u16;
+            found.record_bytes = fields.u64(24);
+            found.checksums = [fields.u64(32), fields.u64(40), fields.u64(48), fields.u64(56)];
         }
         found
     }
 
-    /// The last 4 bytes of a partition's entry: zero, or a perfect partition's record line.
-    pub(crate) fn reserved(&self, partition: u32) -> u32 {
-        self.hot.get(partition as usize).map_or(0, |block| Fields::new(block).u32(28))
+    /// A partition's two entries as they lie in the file.
+    fn blocks(&self, partition: u32) -> (&'a [u8; HOT_LEN], &'a [u8; COLD_LEN]) {
+        let i = partition as usize;
+        (self.hot.get(i).unwrap_or(&[0; HOT_LEN]), self.cold.get(i).unwrap_or(&[0; COLD_LEN]))
     }
 }
 
-/// The rules that one entry must obey alone, given where its partition must begin. Returns where the
-/// partition ends.
+/// The rules that the entries of partition `p` must obey alone, given where it must begin. Returns
+/// where it ends.
 pub(crate) fn check(
     footer: &Footer,
-    entry: &Partition,
-    reserved: u32,
+    directory: &Directory<'_>,
+    p: u32,
     (at_hot, at_cold): (u64, u64),
     begins: u64,
-) -> Result<u64> {
+) -> Result<(Partition, u64)> {
     use super::{MAX_EXCEPTIONS, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
-    let bad = |field, offset, expected: u64, found: u64| Error::BadField {
-        field,
-        offset,
-        expected,
-        found,
-    };
-    let equal = |field, offset, expected: u64, found: u64| {
-        if found == expected { Ok(()) } else { Err(bad(field, offset, expected, found)) }
-    };
-    let at_most = |field, offset, expected: u64, found: u64| {
-        if found <= expected { Ok(()) } else { Err(bad(field, offset, expected, found)) }
-    };
-    let at_least = |field, offset, expected: u64, found: u64| {
-        if found >= expected { Ok(()) } else { Err(bad(field, offset, expected, found)) }
-    };
+    let entry = directory.get(p, footer.layout);
+    let (hot, cold) = directory.blocks(p);
+    let check = Check { from: 0 };
     let (keys, slots) = (u64::from(entry.keys), u64::from(entry.slots));
-    equal("partition offset", at_hot, begins, entry.offset)?;
-    at_most("partition keys", at_hot + 8, u64::from(MAX_PARTITION_KEYS), keys)?;
+    check.equal("partition offset", at_cold, begins, entry.offset)?;
+    let words = crate::filter::words(entry.keys.min(MAX_PARTITION_KEYS), footer.filter_bits)?;
+    check.at_most("partition keys", at_cold + 12, MAX_PARTITION_KEYS.into(), keys)?;
+    check.equal("filter words", at_cold + 8, words.into(), entry.filter_words.into())?;
     if footer.layout == Layout::Perfect {
         let (buckets, exceptions) = (u64::from(entry.buckets), u64::from(entry.exceptions));
-        at_most("partition buckets", at_hot + 12, keys, buckets)?;
-        at_least("partition buckets", at_hot + 12, u64::from(keys > 0), buckets)?;
-        at_most(
-            "exceptions",
-            at_hot + 20,
-            u64::from(MAX_EXCEPTIONS).min(keys.max(1) - 1),
-            exceptions,
-        )?;
+        let most = u64::from(MAX_EXCEPTIONS).min(keys.max(1) - 1);
+        check.at_most("exceptions", at_cold + 16, most, exceptions)?;
+        check.at_most("partition buckets", at_hot + 24, keys, buckets)?;
+        check.at_least("partition buckets", at_hot + 24, u64::from(keys > 0), buckets)?;
         // No more than half of the slots are empty: the work of a scan is in the number of keys.
-        at_most("partition slots", at_hot + 16, (2 * keys).min(MAX_SLOTS.into()), slots)?;
-        at_least("partition slots", at_hot + 16, keys - exceptions, slots)?;
+        check.at_most("partition slots", at_hot + 28, (2 * keys).min(MAX_SLOTS.into()), slots)?;
+        check.at_least("partition slots", at_hot + 28, keys - exceptions, slots)?;
+        let multiplier = perfect::multiplier(footer.partition_bits, entry.seed);
+        check.equal("multiplier", at_hot + 16, multiplier, Fields::new(hot).u64(16))?;
     } else {
-        equal("partition homes", at_hot + 12, super::homes(entry.keys).into(), entry.homes.into())?;
-        at_most("partition slots", at_hot + 16, u64::from(MAX_SLOTS), slots)?;
-        at_least("partition slots", at_hot + 16, entry.homes.into(), slots)?;
+        let homes = super::homes(entry.keys);
+        check.equal("exceptions", at_cold + 16, 0, entry.exceptions.into())?;
+        check.equal("partition seed", at_cold + 18, 0, entry.seed.into())?;
+        check.equal("partition homes", at_hot + 16, homes.into(), entry.homes.into())?;
+        check.at_most("partition slots", at_hot + 20, u64::from(MAX_SLOTS), slots)?;
+        check.at_least("partition slots", at_hot + 20, entry.homes.into(), slots)?;
         // A key is pushed at most past all the other keys.
-        at_most("probe limit", at_hot + 20, keys, entry.probe_limit.into())?;
+        check.at_most("probe limit", at_hot + 24, keys, entry.probe_limit.into())?;
+        check.equal("partition reserved", at_hot + 28, 0, Fields::new(hot).u32(28).into())?;
     }
-    let words = crate::filter::words(entry.keys, footer.filter_bits)?;
-    equal("filter words", at_hot + 24, words.into(), entry.filter_words.into())?;
-    if footer.layout == Layout::Perfect {
-        // Below 2^38 bytes: the filter's 2^35, and 2^32 each of pilots and offset lines.
-        let line = footer.offsets(entry).records.wrapping_sub(entry.offset) / ALIGN;
-        equal("record line", at_hot + 28, line, reserved.into())?;
-    } else {
-        equal("partition reserved", at_hot + 28, 0, reserved.into())?;
-    }
+    check.equal("partition reserved", at_cold + 20, 0, Fields::new(cold).u32(20).into())?;
+    // Of an offset in the file and lengths below 2^38 bytes: no sum wraps.
+    let offsets = footer.offsets(&entry);
+    let (index, records) = (Fields::new(hot).u64(0), Fields::new(hot).u64(8));
+    let name = if footer.layout == Layout::Perfect { "pilots offset" } else { "control offset" };
+    check.equal(name, at_hot, offsets.index, index)?;
+    check.equal("records offset", at_hot + 8, offsets.records, records)?;
+    let at_bytes = at_cold + 24;
     match footer.layout {
         // At most 2^31 slots of 95 bytes.
         Layout::Inline => {
             let width = u64::from(footer.fixed_record_width());
-            equal("record bytes", at_cold, slots * width, entry.record_bytes)?;
+            check.equal("record bytes", at_bytes, slots * width, entry.record_bytes)?;
         }
         // At most 2^31 slots and some of less than 2^32 bytes.
         Layout::Perfect if !footer.has_offset_lines() => {
             let bytes = footer.stride().bytes(entry.all_slots());
-            equal("record bytes", at_cold, bytes, entry.record_bytes)?;
+            check.equal("record bytes", at_bytes, bytes, entry.record_bytes)?;
         }
         Layout::TermOrder => {
-            at_most("record bytes", at_cold, MAX_RECORD_BYTES, entry.record_bytes)?;
+            check.at_most("record bytes", at_bytes, MAX_RECORD_BYTES, entry.record_bytes)?;
         }
         Layout::Perfect => {
             let most = MAX_RECORD_BYTES * u64::from(footer.unit);
-            at_most("record bytes", at_cold, most, entry.record_bytes)?;
+            check.at_most("record bytes", at_bytes, most, entry.record_bytes)?;
         }
     }
     // No sum wraps: a partition has less than 2^64 bytes by far, and `begins` lies inside the file.
-    Ok(footer.section_ends(entry)[3])
+    Ok((entry, footer.section_ends(&entry)[3]))
 }

@@ -2,14 +2,14 @@
 
 use super::directory::{self, Directory, Offsets, Partition};
 use super::{
-    ALIGN, DIRECTORY_ENTRY_LEN, Fields, HEAD_LEN, MAX_KEY_LEN, TAIL_LEN, TAIL_MAGIC, VERSION,
-    align_up, bytes_at, checksum,
+    ALIGN, Check, DIRECTORY_ENTRY_LEN, Fields, HEAD_LEN, MAX_KEY_LEN, TAIL_LEN, TAIL_MAGIC,
+    VERSION, align_up, bytes_at, checksum,
 };
 use crate::error::{Error, Result};
 use crate::filter::{BITS_SET, MAX_FILTER_BITS};
 use crate::hash::{Hasher, MAX_PARTITION_BITS};
-use crate::layout::Layout;
-use crate::layout::perfect::{self, Stride};
+use crate::layout::perfect::{self, Fixed, Spans, Stride};
+use crate::layout::{Inline, Layout, TermOrder};
 use crate::value::{ValueFormat, ValueKind};
 
 /// Offsets of the tail's fields, as in FORMAT.md §5.
@@ -77,6 +77,10 @@ pub struct Footer {
     pub file_len: u64,
     /// Offset of the directory: where the body ends.
     pub(crate) directory_at: u64,
+    /// Whether every partition has slots.
+    pub(crate) dense: bool,
+    /// Perfect tables: bytes of pilots, over all partitions. Otherwise 0.
+    pub(crate) pilots: u64,
 }
 
 impl Footer {
@@ -135,6 +139,29 @@ impl Footer {
         Stride::new(self.fixed_record_width(), self.records_per_line)
     }
 
+    /// The records of a perfect table of one key length.
+    pub(crate) const fn fixed(&self) -> Fixed {
+        Fixed::new(self.value.width(), self.max_key_len, self.records_per_line)
+    }
+
+    /// The records of a perfect table with offset lines.
+    #[inline(always)]
+    pub(crate) const fn spans(&self) -> Spans {
+        Spans::new(self.value.width(), self.max_key_len, self.unit)
+    }
+
+    /// The records of an inline table.
+    #[inline(always)]
+    pub(crate) const fn inline(&self) -> Inline {
+        Inline::new(self.value.width(), self.max_key_len)
+    }
+
+    /// The records of a term-order table.
+    #[inline(always)]
+    pub(crate) const fn term_order(&self) -> TermOrder {
+        TermOrder::new(self.value.width())
+    }
+
     /// Parses and checks the footer of a table of `file_len` bytes. `end` holds the table's last
     /// bytes: all of the footer, or the whole table. O(partitions).
     ///
@@ -172,198 +199,200 @@ impl Footer {
                 found: version,
             });
         }
-        let bad = |field: &'static str, at: usize, expected: u64, found: u64| Error::BadField {
-            field,
-            offset: offset(at),
-            expected,
-            found,
-        };
-        let equal = |field, at, expected: u64, found: u64| {
-            if expected == found { Ok(()) } else { Err(bad(field, at, expected, found)) }
-        };
-        let at_most = |field, at, expected: u64, found: u64| {
-            if found <= expected { Ok(()) } else { Err(bad(field, at, expected, found)) }
-        };
+        let check = Check { from: tail_at };
+        let footer = Self::sealed(end, file_len, &fields, check)?;
+        // From here on the bytes are as somebody wrote them, who need not have been our writer.
+        let parsed = Self::read(&fields, check)?;
+        parsed.check_keys(check)?;
+        parsed.check_shape(check)?;
+        parsed.check_directory(&Directory::new(footer, parsed.partition_bits), check)
+    }
 
-        // The length of the footer first: it says which bytes the checksum covers. Layouts may have
-        // fewer partition bits; that comes with the layout, behind the checksum.
-        let partition_bits = fields.u8(at::PARTITION_BITS);
-        at_most(
+    /// The footer's bytes, once their length and their checksum are right. The length comes first: it
+    /// says which bytes the checksum covers.
+    fn sealed<'b>(
+        end: &'b [u8],
+        file_len: u64,
+        fields: &Fields<'_, TAIL_LEN>,
+        check: Check,
+    ) -> Result<&'b [u8]> {
+        let bits = fields.u8(at::PARTITION_BITS);
+        // Layouts may have fewer; that comes with the layout, behind the checksum.
+        check.at_most(
             "partition bits",
-            at::PARTITION_BITS,
+            at::PARTITION_BITS as u64,
             MAX_PARTITION_BITS.into(),
-            partition_bits.into(),
+            bits.into(),
         )?;
-        equal("file length", at::FILE_LEN, file_len, fields.u64(at::FILE_LEN))?;
-        let footer_len = footer_len(partition_bits);
-        let Some(directory_at) =
-            file_len.checked_sub(footer_len as u64).filter(|at| *at >= HEAD_LEN as u64)
-        else {
-            return Err(Error::TooShort {
-                found: file_len,
-                expected: (HEAD_LEN + footer_len) as u64,
-            });
+        check.equal("file length", at::FILE_LEN as u64, file_len, fields.u64(at::FILE_LEN))?;
+        let footer_len = footer_len(bits);
+        let least = HEAD_LEN + footer_len;
+        let at = file_len.checked_sub(footer_len as u64).filter(|at| *at >= HEAD_LEN as u64);
+        let Some(directory_at) = at else {
+            return Err(Error::TooShort { found: file_len, expected: least as u64 });
         };
-        equal("directory offset", at::DIRECTORY, directory_at, fields.u64(at::DIRECTORY))?;
+        let stored = fields.u64(at::DIRECTORY);
+        check.equal("directory offset", at::DIRECTORY as u64, directory_at, stored)?;
         let footer = end
             .len()
             .checked_sub(footer_len)
             .and_then(|from| end.get(from..))
-            .ok_or(too_short(footer_len as u64))?;
+            .ok_or(Error::TooShort { found: end.len() as u64, expected: footer_len as u64 })?;
         let covered = footer.get(..footer_len - TAIL_LEN + at::CHECKSUM).unwrap_or_default();
         let (expected, found) = (fields.u64(at::CHECKSUM), checksum(covered));
         if expected != found {
-            return Err(Error::FooterChecksum { offset: offset(at::CHECKSUM), expected, found });
+            let offset = check.from + at::CHECKSUM as u64;
+            return Err(Error::FooterChecksum { offset, expected, found });
         }
+        Ok(footer)
+    }
 
-        // From here on the bytes are as somebody wrote them, who need not have been our writer.
+    /// The fields of a tail, as far as each can be checked alone.
+    fn read(fields: &Fields<'_, TAIL_LEN>, check: Check) -> Result<Self> {
+        let bad = |field, at: usize, expected, found: u8| {
+            check.bad(field, at as u64, expected, found.into())
+        };
+        let partition_bits = fields.u8(at::PARTITION_BITS);
         let layout_id = fields.u8(at::LAYOUT);
-        let layout = Layout::from_id(layout_id).ok_or(bad(
-            "layout",
-            at::LAYOUT,
-            Layout::Perfect.id().into(),
-            layout_id.into(),
-        ))?;
-        at_most(
-            "partition bits",
-            at::PARTITION_BITS,
-            layout.max_partition_bits().into(),
-            partition_bits.into(),
-        )?;
+        let greatest = Layout::Perfect.id().into();
+        let layout = Layout::from_id(layout_id)
+            .ok_or_else(|| bad("layout", at::LAYOUT, greatest, layout_id))?;
+        let most = layout.max_partition_bits().into();
+        let at_bits = at::PARTITION_BITS as u64;
+        check.at_most("partition bits", at_bits, most, partition_bits.into())?;
         let (hash_id, seed) = (fields.u8(at::HASH), fields.u64(at::SEED));
         let hasher = Hasher::from_id(hash_id, seed)
-            .map_err(|known| bad("hash", at::HASH, known.into(), hash_id.into()))?;
-        equal("hash check", at::HASH_CHECK, hasher.check_value(), fields.u64(at::HASH_CHECK))?;
+            .map_err(|known| bad("hash", at::HASH, known.into(), hash_id))?;
+        let (expected, found) = (hasher.check_value(), fields.u64(at::HASH_CHECK));
+        check.equal("hash check", at::HASH_CHECK as u64, expected, found)?;
         let (kind, width) = (fields.u8(at::VALUE_KIND), fields.u8(at::VALUE_WIDTH));
         let value = match kind {
             0 => ValueFormat::integer(width)
-                .map_err(|_| bad("value width", at::VALUE_WIDTH, 8, width.into()))?,
+                .map_err(|_| bad("value width", at::VALUE_WIDTH, 8, width))?,
             1 => ValueFormat::opaque(width)
-                .map_err(|_| bad("value width", at::VALUE_WIDTH, 64, width.into()))?,
-            _ => return Err(bad("value kind", at::VALUE_KIND, 1, kind.into())),
+                .map_err(|_| bad("value width", at::VALUE_WIDTH, 64, width))?,
+            _ => return Err(bad("value kind", at::VALUE_KIND, 1, kind)),
         };
         let filter_bits = fields.u8(at::FILTER_BITS);
-        at_most("filter bits", at::FILTER_BITS, MAX_FILTER_BITS.into(), filter_bits.into())?;
+        let most = MAX_FILTER_BITS.into();
+        check.at_most("filter bits", at::FILTER_BITS as u64, most, filter_bits.into())?;
         let bits_set = if filter_bits == 0 { 0 } else { BITS_SET };
-        equal(
+        check.equal(
             "filter bits set",
-            at::FILTER_BITS_SET,
+            at::FILTER_BITS_SET as u64,
             bits_set.into(),
             fields.u8(at::FILTER_BITS_SET).into(),
         )?;
-        let (per_line, unit) = (fields.u8(at::RECORDS_PER_LINE), fields.u8(at::UNIT));
-        equal("tail reserved", at::RESERVED_24, 0, fields.get::<3>(at::RESERVED_24))?;
+        let reserved = fields.get::<3>(at::RESERVED_24);
+        check.equal("tail reserved", at::RESERVED_24 as u64, 0, reserved)?;
         for word in (at::RESERVED_END..at::CHECKSUM).step_by(8) {
-            equal("tail reserved", word, 0, fields.u64(word))?;
+            check.equal("tail reserved", word as u64, 0, fields.u64(word))?;
         }
-
-        let keys = fields.u64(at::KEYS);
-        let (min_len, max_len) = (fields.u32(at::MIN_KEY_LEN), fields.u32(at::MAX_KEY_LEN));
-        let longest = match layout {
-            Layout::Inline => super::MAX_INLINE_KEY_LEN,
-            Layout::Perfect if unit == 0 => super::MAX_FIXED_KEY_LEN,
-            Layout::TermOrder | Layout::Perfect => MAX_KEY_LEN,
-        };
-        at_most(
-            "longest key",
-            at::MAX_KEY_LEN,
-            if keys == 0 { 0 } else { longest.into() },
-            max_len.into(),
-        )?;
-        match layout {
-            Layout::Perfect if unit != 0 => {
-                at_most("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
-            }
-            Layout::Inline | Layout::Perfect => {
-                equal("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
-            }
-            Layout::TermOrder => {
-                at_most("shortest key", at::MIN_KEY_LEN, max_len.into(), min_len.into())?;
-            }
-        }
-        let record = u64::from(max_len) + u64::from(width);
-        let most_in_line = match layout {
-            Layout::Perfect if unit == 0 && record > 0 => (ALIGN / record) as u8,
-            _ => 0,
-        };
-        if per_line != 0 {
-            equal("records in a line", at::RECORDS_PER_LINE, most_in_line.into(), per_line.into())?;
-        }
-        if unit != 0 {
-            let least = match layout {
-                Layout::Perfect => perfect::unit(width, min_len.into(), max_len.into()),
-                Layout::Inline | Layout::TermOrder => None,
-            };
-            match least {
-                Some(least) if unit.is_power_of_two() && unit <= perfect::MAX_UNIT => {
-                    if unit < least {
-                        return Err(bad("offset unit", at::UNIT, least.into(), unit.into()));
-                    }
-                }
-                _ => return Err(bad("offset unit", at::UNIT, 0, unit.into())),
-            }
-        }
-        if max_len == 0 {
-            // Keys differ, so only one of them is empty.
-            at_most("keys", at::KEYS, 1, keys)?;
-        }
-        let key_bytes = fields.u64(at::KEY_BYTES);
-        // Saturating: the count has not been checked yet, and 2^40 keys of 2^31 bytes would not fit.
-        let most = keys.saturating_mul(max_len.into());
-        at_most("key bytes", at::KEY_BYTES, most, key_bytes)?;
-        let least = keys.saturating_mul(min_len.into());
-        if key_bytes < least {
-            return Err(bad("key bytes", at::KEY_BYTES, least, key_bytes));
-        }
-        let max_value = fields.u64(at::MAX_VALUE);
-        let largest = match value.kind() {
-            ValueKind::Integer if keys > 0 => u64::MAX >> (64 - 8 * u32::from(width)),
-            _ => 0,
-        };
-        at_most("largest value", at::MAX_VALUE, largest, max_value)?;
-
-        let parsed = Self {
+        Ok(Self {
             layout,
             value,
             hasher,
             partition_bits,
-            records_per_line: per_line,
-            unit,
+            records_per_line: fields.u8(at::RECORDS_PER_LINE),
+            unit: fields.u8(at::UNIT),
             filter_bits,
-            min_key_len: min_len,
-            max_key_len: max_len,
-            keys,
+            min_key_len: fields.u32(at::MIN_KEY_LEN),
+            max_key_len: fields.u32(at::MAX_KEY_LEN),
+            keys: fields.u64(at::KEYS),
             slots: fields.u64(at::SLOTS),
             exceptions: fields.u64(at::EXCEPTIONS),
-            key_bytes,
-            max_value,
-            file_len,
-            directory_at,
+            key_bytes: fields.u64(at::KEY_BYTES),
+            max_value: fields.u64(at::MAX_VALUE),
+            file_len: fields.u64(at::FILE_LEN),
+            directory_at: fields.u64(at::DIRECTORY),
+            dense: false,
+            pilots: 0,
+        })
+    }
+
+    /// The lengths of the shortest and the longest key.
+    fn check_keys(&self, check: Check) -> Result<()> {
+        let (min_len, max_len) = (u64::from(self.min_key_len), u64::from(self.max_key_len));
+        let longest = match self.layout {
+            Layout::Inline => super::MAX_INLINE_KEY_LEN,
+            Layout::Perfect if self.unit == 0 => super::MAX_FIXED_KEY_LEN,
+            Layout::TermOrder | Layout::Perfect => MAX_KEY_LEN,
         };
-        parsed.check_directory(&Directory::new(footer, partition_bits), &equal)?;
-        Ok(parsed)
+        let most = if self.keys == 0 { 0 } else { longest.into() };
+        check.at_most("longest key", at::MAX_KEY_LEN as u64, most, max_len)?;
+        let one_length = match self.layout {
+            Layout::Inline => true,
+            Layout::Perfect => self.unit == 0,
+            Layout::TermOrder => false,
+        };
+        let at = at::MIN_KEY_LEN as u64;
+        if one_length {
+            check.equal("shortest key", at, max_len, min_len)
+        } else {
+            check.at_most("shortest key", at, max_len, min_len)
+        }
+    }
+
+    /// How records lie, and what keys and values add up to.
+    fn check_shape(&self, check: Check) -> Result<()> {
+        let (min_len, max_len) = (u64::from(self.min_key_len), u64::from(self.max_key_len));
+        let (layout, width, unit) = (self.layout, self.value.width(), self.unit);
+        let record = max_len + u64::from(width);
+        let most_in_line = match layout {
+            Layout::Perfect if unit == 0 && record > 0 => (ALIGN / record) as u8,
+            _ => 0,
+        };
+        if self.records_per_line != 0 {
+            check.equal(
+                "records in a line",
+                at::RECORDS_PER_LINE as u64,
+                most_in_line.into(),
+                self.records_per_line.into(),
+            )?;
+        }
+        if unit != 0 {
+            let least = match layout {
+                Layout::Perfect => perfect::unit(width, min_len, max_len),
+                Layout::Inline | Layout::TermOrder => None,
+            };
+            let at = at::UNIT as u64;
+            match least {
+                Some(least) if unit.is_power_of_two() && unit <= perfect::MAX_UNIT => {
+                    check.at_least("offset unit", at, least.into(), unit.into())?;
+                }
+                _ => return Err(check.bad("offset unit", at, 0, unit.into())),
+            }
+        }
+        if max_len == 0 {
+            // Keys differ, so only one of them is empty.
+            check.at_most("keys", at::KEYS as u64, 1, self.keys)?;
+        }
+        // Saturating: the count has not been checked yet, and 2^40 keys of 2^31 bytes would not fit.
+        let (most, least) = (self.keys.saturating_mul(max_len), self.keys.saturating_mul(min_len));
+        check.at_most("key bytes", at::KEY_BYTES as u64, most, self.key_bytes)?;
+        check.at_least("key bytes", at::KEY_BYTES as u64, least, self.key_bytes)?;
+        let largest = match self.value.kind() {
+            ValueKind::Integer if self.keys > 0 => u64::MAX >> (64 - 8 * u32::from(width)),
+            _ => 0,
+        };
+        check.at_most("largest value", at::MAX_VALUE as u64, largest, self.max_value)
     }
 
     /// The partitions lie one behind the other from head to directory, and add up to the totals.
-    fn check_directory(
-        &self,
-        directory: &Directory<'_>,
-        equal: &impl Fn(&'static str, usize, u64, u64) -> Result<()>,
-    ) -> Result<()> {
+    fn check_directory(self, directory: &Directory<'_>, check: Check) -> Result<Self> {
         let mut begins = HEAD_LEN as u64;
         let (mut keys, mut slots, mut exceptions) = (0u64, 0u64, 0u64);
+        let (mut dense, mut pilots) = (true, 0);
         let cold_at = self.directory_at + u64::from(self.partitions()) * directory::HOT_LEN as u64;
         for p in 0..self.partitions() {
-            let entry = directory.get(p, self.layout);
             let at_hot = self.directory_at + u64::from(p) * directory::HOT_LEN as u64;
             let at_cold = cold_at + u64::from(p) * directory::COLD_LEN as u64;
-            let reserved = directory.reserved(p);
-            let end = directory::check(self, &entry, reserved, (at_hot, at_cold), begins)?;
+            let (entry, end) = directory::check(&self, directory, p, (at_hot, at_cold), begins)?;
             // `end` wraps in no table that could be stored, but its directory could say so.
             if end > self.directory_at || end < begins {
                 return Err(Error::BadField {
                     field: "partition end",
-                    offset: at_hot,
+                    offset: at_cold,
                     expected: self.directory_at,
                     found: end,
                 });
@@ -373,11 +402,14 @@ impl Footer {
             keys += u64::from(entry.keys);
             slots += u64::from(entry.slots);
             exceptions += u64::from(entry.exceptions);
+            dense &= entry.slots > 0;
+            pilots += u64::from(entry.buckets);
         }
-        equal("directory offset", at::DIRECTORY, begins, self.directory_at)?;
-        equal("keys", at::KEYS, keys, self.keys)?;
-        equal("slots", at::SLOTS, slots, self.slots)?;
-        equal("exceptions", at::EXCEPTIONS, exceptions, self.exceptions)
+        check.equal("directory offset", at::DIRECTORY as u64, begins, self.directory_at)?;
+        check.equal("keys", at::KEYS as u64, keys, self.keys)?;
+        check.equal("slots", at::SLOTS as u64, slots, self.slots)?;
+        check.equal("exceptions", at::EXCEPTIONS as u64, exceptions, self.exceptions)?;
+        Ok(Self { dense, pilots, ..self })
     }
 
     /// The tail of a table whose directory is complete.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head │ partition 0 │ partition 1 │ … │ directory │ tail
-//!  64  │ filter, index, pointers, records │ 72 each │ 128 bytes
+//!  64  │ filter, index, pointers, records │ 96 each │ 128 bytes
 //! ```
 //!
 //! The index: control bytes or pilots. The pointers: slot words, offset lines or nothing.
@@ -16,6 +16,8 @@ pub(crate) mod footer;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
+pub(crate) use crate::layout::bytes_at;
+pub use crate::layout::{ALIGN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_RECORD_BYTES};
 
 /// The first 8 bytes of a table. The first byte is no text and the last is a line feed, so that a
 /// transfer in text mode is noticed.
@@ -33,9 +35,6 @@ pub const HEAD_LEN: usize = 64;
 /// Length of the tail.
 pub const TAIL_LEN: usize = 128;
 
-/// What sections are aligned to, and padded to with zeros: a cache line.
-pub const ALIGN: u64 = 64;
-
 /// Length of a partition's entry in the directory.
 pub const DIRECTORY_ENTRY_LEN: usize = directory::HOT_LEN + directory::COLD_LEN;
 
@@ -45,22 +44,12 @@ pub const MAX_SLOTS: u32 = 1 << 31;
 /// The most keys that a partition may have: [`MAX_SLOTS`] at load factor 0.75.
 pub const MAX_PARTITION_KEYS: u32 = MAX_SLOTS / 4 * 3;
 
-/// The most record bytes that a term-order partition may have: slot words hold 40-bit pointers, and
-/// 0 is an empty slot.
-pub const MAX_RECORD_BYTES: u64 = (1 << 40) - 2;
-
-/// The longest key of an inline table.
-pub const MAX_INLINE_KEY_LEN: u32 = 31;
-
 /// The longest key of a perfect table whose keys have one length. (If lengths differ, the longest key
 /// must fit the offset lines: FORMAT.md §8.)
 pub const MAX_FIXED_KEY_LEN: u32 = 1 << 16;
 
 /// The most keys of a partition of a perfect table whose hash is that of another key.
 pub const MAX_EXCEPTIONS: u16 = 64;
-
-/// The longest key of any table.
-pub const MAX_KEY_LEN: u32 = i32::MAX as u32;
 
 /// Rounds up to a multiple of [`ALIGN`]. Total: wraps at the very end of the range, which no checked
 /// size reaches.
@@ -78,12 +67,6 @@ pub(crate) const fn homes(keys: u32) -> u32 {
 /// The checksum of the format: XXH3-64 with seed 0.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
-}
-
-/// The `N` bytes at an offset, if they are there.
-#[inline(always)]
-pub(crate) fn bytes_at<const N: usize>(data: &[u8], at: usize) -> Option<&[u8; N]> {
-    data.get(at..)?.first_chunk()
 }
 
 /// [`bytes_at`] for offsets of the file, which may not fit a `usize`.
@@ -127,6 +110,55 @@ impl<'b, const N: usize> Fields<'b, N> {
     #[inline(always)]
     pub(crate) fn u64(&self, at: usize) -> u64 {
         self.get::<8>(at)
+    }
+}
+
+/// The rules of fields, and the error that a field which breaks one gives.
+#[derive(Clone, Copy)]
+pub(crate) struct Check {
+    /// What the fields' offsets are counted from.
+    pub(crate) from: u64,
+}
+
+impl Check {
+    pub(crate) const fn bad(
+        self,
+        field: &'static str,
+        at: u64,
+        expected: u64,
+        found: u64,
+    ) -> Error {
+        Error::BadField { field, offset: self.from + at, expected, found }
+    }
+
+    pub(crate) const fn equal(
+        self,
+        field: &'static str,
+        at: u64,
+        expected: u64,
+        found: u64,
+    ) -> Result<()> {
+        if found == expected { Ok(()) } else { Err(self.bad(field, at, expected, found)) }
+    }
+
+    pub(crate) const fn at_most(
+        self,
+        field: &'static str,
+        at: u64,
+        expected: u64,
+        found: u64,
+    ) -> Result<()> {
+        if found <= expected { Ok(()) } else { Err(self.bad(field, at, expected, found)) }
+    }
+
+    pub(crate) const fn at_least(
+        self,
+        field: &'static str,
+        at: u64,
+        expected: u64,
+        found: u64,
+    ) -> Result<()> {
+        if found >= expected { Ok(()) } else { Err(self.bad(field, at, expected, found)) }
     }
 }
 

@@ -1,9 +1,7 @@
 //! Inline: the record `value | key` lies at slot × (V + L).
 
-use super::{Layout, Parsed, Probed, Records, short_eq, split};
+use super::{Parsed, Probed, Records, short_eq, split};
 use crate::error::Result;
-use crate::format::footer::Footer;
-use crate::pipeline::Place;
 
 /// An inline table's record shape.
 #[derive(Clone, Copy)]
@@ -14,8 +12,8 @@ pub(crate) struct Inline {
 
 impl Inline {
     #[inline(always)]
-    pub(crate) const fn new(footer: &Footer) -> Self {
-        Self { value_width: footer.value.width() as usize, key_len: footer.max_key_len as usize }
+    pub(crate) const fn new(value_width: u8, key_len: u32) -> Self {
+        Self { value_width: value_width as usize, key_len: key_len as usize }
     }
 
     #[inline(always)]
@@ -53,11 +51,10 @@ impl Records for Inline {
 }
 
 impl Probed for Inline {
-    const LAYOUT: Layout = Layout::Inline;
     const SLOT_WORDS: bool = false;
 
     #[inline(always)]
-    fn record_at(self, place: &Place, _hash: u64, slot: u32, _word: u64) -> Option<u64> {
-        Some(place.records_at.wrapping_add(u64::from(slot) * self.record_width() as u64))
+    fn record_at(self, _hash: u64, slot: u32, _distance: u32, _word: u64) -> Option<u64> {
+        Some(u64::from(slot) * self.record_width() as u64)
     }
 }

@@ -17,7 +17,26 @@ pub(crate) use term_order::{TermOrder, slot_word, varint_len, write_varint};
 use core::fmt;
 
 use crate::error::{Result, Section};
-use crate::pipeline::Place;
+use crate::hash::Hasher;
+
+/// What sections are aligned to, and padded to with zeros: a cache line.
+pub const ALIGN: u64 = 64;
+
+/// The longest key of an inline table.
+pub const MAX_INLINE_KEY_LEN: u32 = 31;
+
+/// The longest key of any table.
+pub const MAX_KEY_LEN: u32 = i32::MAX as u32;
+
+/// The most record bytes that a term-order partition may have: slot words hold 40-bit pointers, and
+/// 0 is an empty slot.
+pub const MAX_RECORD_BYTES: u64 = (1 << 40) - 2;
+
+/// The `N` bytes at an offset, if they are there.
+#[inline(always)]
+pub(crate) fn bytes_at<const N: usize>(data: &[u8], at: usize) -> Option<&[u8; N]> {
+    data.get(at..)?.first_chunk()
+}
 
 /// How a table's records lie and how a slot leads to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,19 +127,22 @@ pub(crate) trait Records: Copy {
     /// Takes a record apart: value, key, and the length of the record. `bytes` begins with it; of a perfect
     /// table they are all of it. `Err` names what is wrong.
     fn parse(self, bytes: &[u8]) -> Result<Parsed<'_>, &'static str>;
+
+    /// The hash of a key. Any number if the layout does not [take](Self::takes) it.
+    #[inline(always)]
+    fn hash(self, hasher: Hasher, key: &[u8]) -> u64 {
+        hasher.hash(key)
+    }
 }
 
-/// What a probing layout adds to the pipeline: from a slot whose control byte matched to a record.
+/// What a probing layout adds to a lookup: from a slot whose control byte matched to a record.
 pub(crate) trait Probed: Records {
-    /// The layout.
-    const LAYOUT: Layout;
-
     /// Whether a slot word is read between control byte and record.
     const SLOT_WORDS: bool;
 
-    /// Offset in the file of a slot's record. `word` is the slot's word, where there are words.
-    /// `None`: the word cannot be that of this hash.
-    fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64>;
+    /// Offset of a slot's record among the records. `word` is the slot's word, where there are words;
+    /// `distance` the slot's from the hash's home. `None`: the word cannot be that of this hash.
+    fn record_at(self, hash: u64, slot: u32, distance: u32, word: u64) -> Option<u64>;
 }
 
 /// A record taken apart.

@@ -4,29 +4,31 @@
 //! The function is that of PtrHash (R. Groot Koerkamp, arXiv 2502.15539), cut to what a table needs:
 //! one part for each partition, no remapping of slots.
 
-use super::{Parsed, Records, short_eq, split};
+use super::{ALIGN, MAX_INLINE_KEY_LEN, Parsed, Records, bytes_at, short_eq, split};
 use crate::error::Result;
-use crate::format::footer::Footer;
-use crate::format::{ALIGN, MAX_INLINE_KEY_LEN, bytes_at};
-use crate::kernel::Kernel;
-use crate::pipeline::prefetch_all;
-use crate::table::Table;
+use crate::hash::Hasher;
+use crate::kernel::{Kernel, prefetch_all};
 
 /// Multipliers of [`spread`], [`slot`] and its pilots: odd, without pattern. Parts of the format.
 const SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
 const SLOT: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) const PILOT: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
-/// The bits of a hash below those of its partition, moved up. Another seed of the partition than 0 makes
-/// another function of them, for keys that cannot be placed with the first.
-#[inline(always)]
-pub(crate) const fn spread(hash: u64, partition_bits: u8, seed: u16) -> u64 {
+/// What [`spread`] multiplies a hash by. Seed 0 moves the bits below those of the partition up. Another
+/// seed makes another function of them, for keys that cannot be placed with the first.
+pub(crate) const fn multiplier(partition_bits: u8, seed: u16) -> u64 {
     if seed == 0 {
-        // Rises with the hash: sorted hashes are sorted by bucket.
-        hash << (partition_bits & 63)
+        // The product rises with the hash: sorted hashes are sorted by bucket.
+        1 << (partition_bits & 63)
     } else {
-        hash.wrapping_mul(SPREAD.wrapping_mul(2 * seed as u64 - 1))
+        SPREAD.wrapping_mul(2 * seed as u64 - 1)
     }
+}
+
+/// A hash spread over 64 bits, by its partition's [`multiplier`].
+#[inline(always)]
+pub(crate) const fn spread(hash: u64, multiplier: u64) -> u64 {
+    hash.wrapping_mul(multiplier)
 }
 
 /// `x / 2^32 × n`, rounded down: below `n`.
@@ -72,52 +74,53 @@ pub(crate) const fn offset_lines(slots: u64) -> u64 {
 }
 
 /// How records of one length lie in slots: some in each line of 64 bytes, or back to back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stride {
-    width: u32,
+    /// From a slot to the next one in the same line.
+    step: u64,
+    /// What is left of a line behind its records.
+    rest: u64,
+    /// ceil(2^64 / records of a line), so that dividing a slot by them is a multiplication; 0 if no
+    /// line has a rest to be skipped.
+    reciprocal: u64,
     /// Records of a line; 0: back to back.
     per_line: u8,
-    /// ceil(2^64 / `per_line`), so that slot / `per_line` is a multiplication.
-    reciprocal: u64,
 }
 
-/// [`Stride::reciprocal`] for each number of records in a line. (1 has none in 64 bits; a line that
-/// holds one record is divided by 1 in another way.)
-const RECIPROCALS: [u64; 65] = {
-    let mut all = [0; 65];
-    let mut n = 2;
-    while n < all.len() {
-        all[n] = u64::MAX / n as u64 + 1;
-        n += 1;
-    }
-    all
-};
-
 impl Stride {
-    #[inline(always)]
     pub(crate) const fn new(width: u32, per_line: u8) -> Self {
-        let n = per_line as usize;
-        let reciprocal = if n < RECIPROCALS.len() { RECIPROCALS[n] } else { 0 };
-        Self { width, per_line, reciprocal }
+        let (step, reciprocal) = match per_line {
+            0 => (width as u64, 0),
+            // One in each line: the same as back to back, a line apart.
+            1 => (ALIGN, 0),
+            n => (width as u64, u64::MAX / n as u64 + 1),
+        };
+        let rest = ALIGN.saturating_sub(per_line as u64 * width as u64);
+        Self { step, rest, reciprocal, per_line }
     }
 
     /// Offset of a slot's record among the records. Exact: with r records in a line and s < 2^32,
     /// s × (ceil(2^64 / r) - 2^64 / r) < 2^32 × 1 < 2^64 / r.
+    ///
+    /// With the line l = s / r, the place is 64 × l + width × (s - r × l): written so that it takes three
+    /// multiplications and no branch.
     #[inline(always)]
     pub(crate) const fn at(self, slot: u32) -> u64 {
-        if self.per_line <= 1 {
-            let stride = if self.per_line == 1 { ALIGN } else { self.width as u64 };
-            return slot as u64 * stride;
-        }
         let line = ((slot as u128 * self.reciprocal as u128) >> 64) as u64;
-        let place = slot as u64 - line * self.per_line as u64;
-        line * ALIGN + place * self.width as u64
+        // Below 2^32 × 2^17 each.
+        (slot as u64 * self.step).wrapping_add(line * self.rest)
+    }
+
+    /// Whether no record straddles a line.
+    #[inline(always)]
+    pub(crate) const fn in_lines(self) -> bool {
+        self.per_line > 0 || (self.step > 0 && ALIGN.is_multiple_of(self.step))
     }
 
     /// Bytes of so many slots.
     pub(crate) const fn bytes(self, slots: u64) -> u64 {
         match self.per_line {
-            0 => slots * self.width as u64,
+            0 => slots * self.step,
             n => slots.div_ceil(n as u64) * ALIGN,
         }
     }
@@ -177,13 +180,10 @@ pub(crate) const fn span(value_width: u8, key_len: u64, unit: u8) -> u64 {
     (bytes + unit) & !(unit - 1)
 }
 
-/// What a perfect table adds to the pipeline: from slot to record.
+/// What a perfect table adds to a lookup: from slot to record.
 pub(crate) trait Perfect: Records {
     /// Whether an offset line is read between pilot and record.
     const OFFSET_LINES: bool;
-
-    /// The records of a table.
-    fn of(table: &Table<'_>) -> Self;
 
     /// Offset of a slot's record among the records, where there are no offset lines.
     fn at(self, slot: u32) -> u64;
@@ -199,7 +199,7 @@ pub(crate) trait Perfect: Records {
 }
 
 /// Records of keys of one length: `value | key` at the slot's place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fixed {
     value_width: usize,
     key_len: usize,
@@ -207,17 +207,112 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    #[inline(always)]
-    pub(crate) const fn new(footer: &Footer) -> Self {
+    pub(crate) const fn new(value_width: u8, key_len: u32, per_line: u8) -> Self {
         Self {
-            value_width: footer.value.width() as usize,
-            key_len: footer.max_key_len as usize,
-            stride: Stride::new(footer.fixed_record_width(), footer.records_per_line),
+            value_width: value_width as usize,
+            key_len: key_len as usize,
+            stride: Stride::new(value_width as u32 + key_len, per_line),
         }
     }
 
     pub(crate) const fn width(self) -> usize {
         self.value_width + self.key_len
+    }
+
+    pub(crate) const fn key_len(self) -> usize {
+        self.key_len
+    }
+}
+
+/// [`Fixed`], with the length of keys known when this is compiled: hashing and comparing them is then
+/// code without a branch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sized<const L: usize>(Fixed);
+
+impl<const L: usize> Sized<L> {
+    /// `None` if keys have another length.
+    #[inline(always)]
+    pub(crate) fn new(fixed: Fixed) -> Option<Self> {
+        (fixed.key_len == L).then_some(Self(fixed))
+    }
+
+    /// For keys that have this length, as the caller has seen to. (If they have not, answers are wrong.)
+    #[inline(always)]
+    pub(crate) const fn of(fixed: Fixed) -> Self {
+        Self(fixed)
+    }
+
+    /// The 4 bytes before the key of the record at `at` of `body`, if it is this key's. (At least 64 bytes
+    /// lie before every record.)
+    #[inline(always)]
+    pub(crate) fn number_at(self, body: &[u8], at: u64, key: &[u8; L]) -> Option<u32> {
+        const WIDTH: usize = 4;
+        let at = usize::try_from(at).ok()?.wrapping_add(self.0.value_width);
+        // A slice of a known length: it is checked once.
+        let bytes = body.get(at.wrapping_sub(WIDTH)..)?.get(..WIDTH + L)?;
+        let (number, found) = bytes.split_first_chunk::<WIDTH>()?;
+        (found == key).then(|| u32::from_le_bytes(*number))
+    }
+
+    /// The value of the record at `at` of `body`, if it is this key's. `None` also if there is no such
+    /// record, which `open` has ruled out.
+    #[inline(always)]
+    pub(crate) fn value_at<'b>(self, body: &'b [u8], at: u64, key: &[u8; L]) -> Option<&'b [u8]> {
+        let at = usize::try_from(at).ok()?;
+        let key_at = at.wrapping_add(self.0.value_width);
+        let found: &[u8; L] = body.get(key_at..)?.first_chunk()?;
+        if found == key { body.get(at..key_at) } else { None }
+    }
+}
+
+impl<const L: usize> Records for Sized<L> {
+    #[inline(always)]
+    fn takes(self, key: &[u8]) -> bool {
+        key.len() == L
+    }
+
+    #[inline(always)]
+    fn record_len(self, _key: &[u8]) -> usize {
+        self.0.value_width + L
+    }
+
+    #[inline(always)]
+    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
+        let (value, found) = split(record, self.0.value_width)?;
+        let (found, key): (&[u8; L], &[u8; L]) = (found.first_chunk()?, key.try_into().ok()?);
+        (found == key).then_some(value)
+    }
+
+    fn parse(self, record: &[u8]) -> Result<Parsed<'_>, &'static str> {
+        self.0.parse(record)
+    }
+
+    #[inline(always)]
+    fn hash(self, hasher: Hasher, key: &[u8]) -> u64 {
+        match key.first_chunk::<L>() {
+            Some(key) if key.len() == L => hasher.hash(key),
+            // It is not in the table, whatever its hash.
+            _ => 0,
+        }
+    }
+}
+
+impl<const L: usize> Perfect for Sized<L> {
+    const OFFSET_LINES: bool = false;
+
+    #[inline(always)]
+    fn at(self, slot: u32) -> u64 {
+        self.0.at(slot)
+    }
+
+    #[inline(always)]
+    fn unit(self) -> u8 {
+        1
+    }
+
+    #[inline(always)]
+    fn prefetch<K: Kernel>(self, kernel: K, data: &[u8], at: u64, key: &[u8]) {
+        self.0.prefetch(kernel, data, at, key);
     }
 }
 
@@ -263,11 +358,6 @@ impl Perfect for Fixed {
     const OFFSET_LINES: bool = false;
 
     #[inline(always)]
-    fn of(table: &Table<'_>) -> Self {
-        table.fixed
-    }
-
-    #[inline(always)]
     fn at(self, slot: u32) -> u64 {
         self.stride.at(slot)
     }
@@ -279,7 +369,7 @@ impl Perfect for Fixed {
 
     #[inline(always)]
     fn prefetch<K: Kernel>(self, kernel: K, data: &[u8], at: u64, _key: &[u8]) {
-        if self.stride.per_line > 0 {
+        if self.stride.in_lines() {
             kernel.prefetch(data, at as usize);
         } else {
             prefetch_all(kernel, data, at, self.width());
@@ -299,13 +389,12 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    #[inline(always)]
-    pub(crate) const fn new(footer: &Footer) -> Self {
+    pub(crate) const fn new(value_width: u8, longest: u32, unit: u8) -> Self {
         Self {
-            value_width: footer.value.width() as usize,
-            shortest: (footer.value.width() == 0 && footer.unit <= 1) as usize,
-            longest: footer.max_key_len as usize,
-            unit: footer.unit,
+            value_width: value_width as usize,
+            shortest: (value_width == 0 && unit <= 1) as usize,
+            longest: longest as usize,
+            unit,
         }
     }
 }
@@ -354,11 +443,6 @@ impl Records for Spans {
 
 impl Perfect for Spans {
     const OFFSET_LINES: bool = true;
-
-    #[inline(always)]
-    fn of(table: &Table<'_>) -> Self {
-        Self::new(&table.footer)
-    }
 
     #[inline(always)]
     fn at(self, _slot: u32) -> u64 {
@@ -438,7 +522,7 @@ mod tests {
         assert_eq!(unit(4, 0, 2337), Some(2));
         assert_eq!(unit(0, 0, 10), Some(2), "the empty key of a set takes a byte");
         assert_eq!(unit(0, 1, 10), Some(1));
-        assert_eq!(unit(4, 1, u64::from(crate::format::MAX_KEY_LEN)), None);
+        assert_eq!(unit(4, 1, u64::from(super::super::MAX_KEY_LEN)), None);
         for len in 0..40_000 {
             match unit(8, 0, len) {
                 Some(unit) => {
@@ -506,7 +590,7 @@ mod tests {
         for hash in [0, 1, u64::MAX, 0x8000_0000_0000_0000] {
             for seed in [0, 1, u16::MAX] {
                 for bits in [0, 16] {
-                    let x = spread(hash, bits, seed);
+                    let x = spread(hash, multiplier(bits, seed));
                     for n in [1, 2, 1000, u32::MAX] {
                         assert!(bucket(x, n) < n);
                         assert!(slot(x, 255, n) < n);

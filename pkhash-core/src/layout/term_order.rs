@@ -1,12 +1,9 @@
 //! Term-order: slot words of 8 bytes, `pointer (40) | distance (8) | tag (16)`, lead to records
 //! `value | key length (varint) | key`, which lie back to back in term order.
 
-use super::{Layout, Parsed, Probed, Records, short_eq, split};
+use super::{MAX_INLINE_KEY_LEN, MAX_KEY_LEN, Parsed, Probed, Records, short_eq, split};
 use crate::error::Result;
-use crate::format::footer::Footer;
-use crate::format::{MAX_INLINE_KEY_LEN, MAX_KEY_LEN};
 use crate::hash;
-use crate::pipeline::Place;
 
 /// A term-order table's record shape.
 #[derive(Clone, Copy)]
@@ -19,8 +16,8 @@ const MAX_VARINT: usize = 5;
 
 impl TermOrder {
     #[inline(always)]
-    pub(crate) const fn new(footer: &Footer) -> Self {
-        Self { value_width: footer.value.width() as usize }
+    pub(crate) const fn new(value_width: u8) -> Self {
+        Self { value_width: value_width as usize }
     }
 }
 
@@ -33,7 +30,7 @@ const fn low_bits(hash: u64, distance: u32) -> u64 {
 }
 
 /// The word of an occupied slot. `record` is the record's offset in its section, at most
-/// [`MAX_RECORD_BYTES`](crate::format::MAX_RECORD_BYTES); one more is stored, so that no word is 0.
+/// [`MAX_RECORD_BYTES`](super::MAX_RECORD_BYTES); one more is stored, so that no word is 0.
 #[inline(always)]
 pub(crate) const fn slot_word(hash: u64, distance: u32, record: u64) -> u64 {
     (record + 1) << 24 | low_bits(hash, distance)
@@ -114,17 +111,15 @@ impl Records for TermOrder {
 }
 
 impl Probed for TermOrder {
-    const LAYOUT: Layout = Layout::TermOrder;
     const SLOT_WORDS: bool = true;
 
     #[inline(always)]
-    fn record_at(self, place: &Place, hash: u64, slot: u32, word: u64) -> Option<u64> {
-        let expected = low_bits(hash, slot.wrapping_sub(place.home));
-        if word & 0xff_ffff != expected {
+    fn record_at(self, hash: u64, _slot: u32, distance: u32, word: u64) -> Option<u64> {
+        if word & 0xff_ffff != low_bits(hash, distance) {
             return None;
         }
         // Pointer 0 is no record: the word of an empty slot under a damaged control byte.
-        Some(place.records_at.wrapping_add((word >> 24).checked_sub(1)?))
+        (word >> 24).checked_sub(1)
     }
 }
 
@@ -160,7 +155,7 @@ mod tests {
     fn no_word_of_a_record_is_zero() {
         assert_eq!(slot_word(0, 0, 0), 1 << 24);
         assert_eq!(
-            slot_word(u64::MAX, 1000, crate::format::MAX_RECORD_BYTES),
+            slot_word(u64::MAX, 1000, super::super::MAX_RECORD_BYTES),
             u64::MAX,
             "the largest pointer, a saturated distance, the largest tag"
         );

@@ -2,7 +2,7 @@
 
 /// Makes the type of a kernel, a proof that the CPU has what `match_group` and `match_tags`
 /// beside it need.
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 macro_rules! kernel {
     ($(#[$docs:meta])* $kernel:ident, $name:literal, $width:literal) => {
         $(#[$docs])*
@@ -45,6 +45,8 @@ macro_rules! kernel {
     };
 }
 
+// Prefetch works in either byte order, the NEON kernel in one: the intrinsics of big-endian NEON number
+// lanes in another order than memory (rust-lang/stdarch#1484).
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
 #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use pkhash_core::map::Ask;
-use pkhash_core::{Hasher, Table, Value};
+use pkhash_core::{HashedKeys, Hasher, Table, Value, get_batch_of};
 
 use super::map::{Mapped, Run};
 use super::segment::is_live_in;
@@ -288,7 +288,8 @@ impl<'k, 'a> Pending<'k, 'a> {
         let hasher = self.inner.hasher_of[number] as usize;
         let hashes = self.hashes[hasher].of(self.inner.hashers[hasher], &self.keys);
         let values = &mut self.values[..self.keys.len()];
-        let found = segment.table().get_batch_hashed(&self.keys, hashes, values)?;
+        let keys = HashedKeys { keys: &self.keys, hashes };
+        let found = segment.table().get_batch(keys, values)?;
         if found == 0 {
             return Ok(0);
         }
@@ -349,7 +350,7 @@ impl<'k, 'a> Pending<'k, 'a> {
 /// Asks many segments in one batch.
 pub(super) struct Asker<'a> {
     /// The tables of all segments, if they can be asked in one go.
-    tables: Vec<Table<'a>>,
+    tables: Vec<&'a Table<'a>>,
     /// What goes to one segment, otherwise.
     group: Group<'a>,
 }
@@ -379,7 +380,7 @@ impl<'a> Asker<'a> {
     ) -> Result<()> {
         if inner.uniform {
             let hashes = hashes[0].of(inner.hashers[0], keys);
-            let found = inner.kernel().get_asked(&self.tables, asks, keys, hashes, values);
+            let found = get_batch_of(inner.kernel(), &self.tables, asks, keys, hashes, values);
             return match found {
                 Ok(_) => Ok(()),
                 Err(error) => Err(inner.find_damage(asks, keys, hashes).unwrap_or(error.into())),
@@ -401,7 +402,8 @@ impl<'a> Asker<'a> {
             group_values.clear();
             group_values.resize(group.len(), None);
             let table = inner.segments[number].table();
-            table.get_batch_hashed(&group_keys, group_hashes, group_values)?;
+            let keys = HashedKeys { keys: &group_keys, hashes: group_hashes };
+            table.get_batch(keys, group_values)?;
             for (i, value) in group.iter().zip(&*group_values) {
                 values[*i as usize] = *value;
             }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use pkhash_core::Value;
 use pkhash_core::build::sort_by;
 use pkhash_core::map::Ask;
+use pkhash_core::{HashedKeys, Value};
 use roaring::RoaringBitmap;
 
 use super::batch::{Asker, CHUNK, Hashes};
@@ -172,7 +172,7 @@ impl<'a> Query<'a> {
         let hasher = inner.hasher_of[number as usize] as usize;
         let hashes = hashes[hasher].of(inner.hashers[hasher], keys);
         let values = &mut self.values[..keys.len()];
-        if segment.table().get_batch_hashed(keys, hashes, values)? == 0 {
+        if segment.table().get_batch(HashedKeys { keys, hashes }, values)? == 0 {
             return Ok(());
         }
         for value in values.iter().copied().flatten().filter(|value| segment.is_live(*value)) {

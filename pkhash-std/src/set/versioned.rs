@@ -34,7 +34,7 @@ impl TableFile {
     pub fn max_version(&self) -> Result<Option<u64>> {
         check(self)?;
         let mut max = None;
-        for record in &self.table() {
+        for record in self.table() {
             let (_, value) = record.map_err(Error::table(self.name()))?;
             max = max.max(version_of(value.as_bytes()));
         }

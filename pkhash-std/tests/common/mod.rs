@@ -276,7 +276,7 @@ pub(crate) fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
     assert_eq!(file.footer().keys, model.len() as u64);
 
     let mut listed = Model::new();
-    for record in &file.table() {
+    for record in file.table() {
         let (key, value) = record.unwrap();
         let mut value = value.as_bytes().to_vec();
         let expected = &model[key];
@@ -330,7 +330,7 @@ pub(crate) fn check_large(file: &TableFile, model: &Model) {
     file.verify().unwrap();
     assert_eq!(file.footer().keys, model.len() as u64);
     let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
-    let mut found = vec![None; keys.len()];
+    let mut found = vec![None::<Value<'_>>; keys.len()];
     assert_eq!(file.get_batch(&keys, &mut found).unwrap(), keys.len());
     for (found, expected) in found.iter().zip(model.values()) {
         assert!(same(found.unwrap().as_bytes(), expected));

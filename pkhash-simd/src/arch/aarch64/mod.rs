@@ -1,7 +1,9 @@
 //! AArch64.
 
+#[cfg(target_endian = "little")]
 mod neon;
 
+#[cfg(target_endian = "little")]
 pub(crate) use neon::Neon;
 
 /// Prefetch for every AArch64 CPU. Stable Rust has no intrinsic for it (rust-lang/rust#117217).

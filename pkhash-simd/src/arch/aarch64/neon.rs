@@ -47,7 +47,7 @@ fn match_tags(line: &MapLine, tag: u16) -> u32 {
     let compare = |at: usize| -> uint8x8_t {
         // SAFETY: the line is 64 readable bytes, and `at` is 0, 16 or 32.
         let eight = unsafe { vld1q_u8(line.as_ptr().wrapping_add(at)) };
-        // The tags are little-endian, and so is every AArch64 that has this kernel.
+        // The tags are little-endian, and so is this target: see `arch/mod.rs`.
         vmovn_u16(vceqq_u16(vreinterpretq_u16_u8(eight), tags))
     };
     // SAFETY: `BITS` is 16 readable bytes.

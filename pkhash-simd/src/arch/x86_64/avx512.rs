@@ -9,7 +9,7 @@ use pkhash_core::map::{LINE_TAGS, MapLine};
 use pkhash_core::{GROUP_MAX, Matches};
 
 kernel! {
-    /// Proof that the CPU has AVX-512F, AVX-512BW, BMI1 and BMI2, and that the operating system saves the
+    /// Proof that the CPU has AVX-512F, AVX-512BW, AVX2, FMA, F16C, BMI1 and BMI2, and that the operating system saves the
     /// ZMM and mask registers.
     Avx512, "avx512", 64
 }

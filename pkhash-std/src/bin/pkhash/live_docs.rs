@@ -100,7 +100,7 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
     }
     let mut largest = footer.max_value;
     if footer.value.kind() != ValueKind::Integer {
-        for record in &table.table() {
+        for record in table.table() {
             let (_, value) = record.map_err(|source| pkhash_std::Error::Table {
                 path: Some(table.name().to_owned()),
                 source,

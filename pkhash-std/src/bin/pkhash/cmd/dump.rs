@@ -27,7 +27,7 @@ impl Args {
         let file = self.open.open(&self.table)?;
         let kind = file.footer().value.kind();
         let mut out = Output::new();
-        for record in &file.table() {
+        for record in file.table() {
             let (key, value) = record.map_err(|source| pkhash_std::Error::Table {
                 path: Some(self.table.clone()),
                 source,

@@ -2,16 +2,17 @@
 
 use core::ops::Range;
 
-use super::perfect::{Place as PerfectPlace, exceptions, record_in};
-use super::{Place, Probe, filter_word, past_the_body};
+use super::perfect::{PilotPlace, exceptions, record_in};
+use super::probed::{Probe, ProbePlace};
+use super::{filter_word, past_the_body};
 use crate::error::{Error, Result};
 use crate::format::bytes_at;
 use crate::format::directory::Directory;
 use crate::format::footer::Footer;
 use crate::hash;
 use crate::kernel::{GROUP_MAX, match_line};
-use crate::layout::perfect::{Fixed, OFFSET_LINE, Perfect, Spans};
-use crate::layout::{Inline, Layout, Probed, TermOrder};
+use crate::layout::perfect::{OFFSET_LINE, Perfect};
+use crate::layout::{Layout, Probed};
 use crate::value::Value;
 
 /// Bytes that a [`Lookup`] needs next.
@@ -79,7 +80,7 @@ enum State {
     /// Inline, term-order.
     Probe(Probe),
     /// Perfect. `slot`: the one whose record is wanted; `exceptions`: those that come after it.
-    Perfect { place: PerfectPlace, slot: u32, exceptions: Range<u32> },
+    Perfect { place: PilotPlace, slot: u32, exceptions: Range<u32> },
 }
 
 impl<'k> Lookup<'k> {
@@ -97,14 +98,12 @@ impl<'k> Lookup<'k> {
         let directory = Directory::new(footer_bytes, footer.partition_bits);
         let hash = footer.hasher.hash(key);
         let state = match footer.layout {
-            Layout::Inline => State::probe(Inline::new(footer), footer, &directory, hash, key),
-            Layout::TermOrder => {
-                State::probe(TermOrder::new(footer), footer, &directory, hash, key)
-            }
+            Layout::Inline => State::probe(footer.inline(), footer, &directory, hash, key),
+            Layout::TermOrder => State::probe(footer.term_order(), footer, &directory, hash, key),
             Layout::Perfect if footer.has_offset_lines() => {
-                State::perfect(Spans::new(footer), footer, &directory, hash, key)
+                State::perfect(footer.spans(), footer, &directory, hash, key)
             }
-            Layout::Perfect => State::perfect(Fixed::new(footer), footer, &directory, hash, key),
+            Layout::Perfect => State::perfect(footer.fixed(), footer, &directory, hash, key),
         };
         let (offset, filter_mask) = filter_word(footer.partition_bits, &directory, hash);
         let first = state.first();
@@ -144,15 +143,13 @@ impl<'k> Lookup<'k> {
         let step = Step { footer: &self.footer, key: self.key, stage: want.stage, bytes };
         let (value, want) = match (&mut self.state, self.footer.layout) {
             (State::Absent, _) => (None, None),
-            (State::Probe(probe), Layout::Inline) => {
-                step.probe(Inline::new(&self.footer), probe)?
-            }
-            (State::Probe(probe), _) => step.probe(TermOrder::new(&self.footer), probe)?,
+            (State::Probe(probe), Layout::Inline) => step.probe(self.footer.inline(), probe)?,
+            (State::Probe(probe), _) => step.probe(self.footer.term_order(), probe)?,
             (State::Perfect { place, slot, exceptions }, _) if self.footer.has_offset_lines() => {
-                step.perfect(Spans::new(&self.footer), place, slot, exceptions)?
+                step.perfect(self.footer.spans(), place, slot, exceptions)?
             }
             (State::Perfect { place, slot, exceptions }, _) => {
-                step.perfect(Fixed::new(&self.footer), place, slot, exceptions)?
+                step.perfect(self.footer.fixed(), place, slot, exceptions)?
             }
         };
         self.want = want;
@@ -168,7 +165,8 @@ impl State {
         hash: u64,
         key: &[u8],
     ) -> Self {
-        let place = Place::of::<R>(footer, directory, hash, records.takes(key));
+        let taken = records.takes(key);
+        let place = ProbePlace::of::<R>(directory, footer.partition_bits, hash, taken);
         Self::Probe(Probe::new(hash, place))
     }
 
@@ -183,7 +181,7 @@ impl State {
             return Self::Absent;
         }
         let bits = footer.partition_bits;
-        let place = PerfectPlace::of::<R, true>(directory, bits, hash);
+        let place = PilotPlace::of::<R>(directory, bits, hash);
         Self::Perfect { place, slot: 0, exceptions: exceptions(directory, bits, hash) }
     }
 
@@ -269,7 +267,7 @@ impl<'b> Step<'_, 'b> {
         word: u64,
     ) -> Result<Option<Want>> {
         let slot = probe.candidate();
-        if let Some(offset) = records.record_at(&probe.place, probe.hash, slot, word)
+        if let Some(offset) = probe.place.record_at(records, probe.hash, slot, word)
             && let Some(want) = self.record(offset, records.record_len(self.key))?
         {
             return Ok(Some(want));
@@ -291,7 +289,7 @@ impl<'b> Step<'_, 'b> {
     fn perfect<R: Perfect>(
         &self,
         records: R,
-        place: &PerfectPlace,
+        place: &PilotPlace,
         slot: &mut u32,
         exceptions: &mut Range<u32>,
     ) -> Result<Next<'b>> {
@@ -328,12 +326,7 @@ impl<'b> Step<'_, 'b> {
     }
 
     /// The offset line or the record of a slot. `open` has checked that they lie in the body.
-    fn slot<R: Perfect>(
-        &self,
-        records: R,
-        place: &PerfectPlace,
-        slot: u32,
-    ) -> Result<Option<Want>> {
+    fn slot<R: Perfect>(&self, records: R, place: &PilotPlace, slot: u32) -> Result<Option<Want>> {
         if R::OFFSET_LINES {
             let offset = place.line_at(slot);
             return Ok(Some(Want { stage: Stage::OffsetLine, offset, len: OFFSET_LINE }));

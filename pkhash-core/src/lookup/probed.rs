@@ -1,37 +1,13 @@
-//! The staged lookup: *name the bytes that the next stage needs, then look at them*.
-//!
-//! ```text
-//! hash → filter word → control bytes → slot word → record       inline, term-order
-//!        (may be absent)               (term-order)
-//! hash → filter word → pilot → offset line → record             perfect
-//!        (may be absent)       (if lengths differ)
-//! ```
-//!
-//! The stages are written once, as methods of a probe that does no I/O. Three drivers run them:
-//!
-//! * [`Table::get`](crate::Table::get) runs one key through all stages;
-//! * [`Table::get_batch`](crate::Table::get_batch) runs blocks of keys through the stages, each stage
-//!   some blocks behind the one before, so that many reads are in flight, and names bytes by a
-//!   prefetch;
-//! * [`Lookup`] hands the names to its caller, who reads them from wherever the table lies: a device,
-//!   a socket, an object store.
+//! Tables that are probed: inline and term-order.
 
-mod asked;
-mod lookup;
-mod perfect;
-
-pub use asked::get_asked_with;
-pub use lookup::{Lookup, Stage, Want};
-
-use crate::error::{Error, Result};
-use crate::filter;
+use super::keys::{Answer, Keys, hash_of};
+use super::{admitted, filter_word, past_the_body, value_in};
+use crate::error::Result;
+use crate::format::bytes_at_u64;
 use crate::format::directory::Directory;
-use crate::format::footer::Footer;
-use crate::format::{ALIGN, bytes_at_u64};
-use crate::hash::{self, Hasher};
-use crate::kernel::{GROUP_MAX, Kernel, Matches};
-use crate::layout::perfect::Spans;
-use crate::layout::{Inline, Layout, Probed, Records, TermOrder};
+use crate::hash;
+use crate::kernel::{GROUP_MAX, Kernel, Matches, prefetch_all};
+use crate::layout::Probed;
 use crate::table::Table;
 use crate::value::Value;
 
@@ -57,165 +33,41 @@ const LAG: usize = 1;
 /// Reads that a batch of many keys keeps in flight for each stage.
 pub const CHUNK: usize = BLOCK * LAG;
 
-/// What a batch answers for each key.
-pub(crate) trait Answer<'a>: Copy {
-    const ABSENT: Self;
-
-    fn found(value: Value<'a>) -> Self;
-}
-
-impl<'a> Answer<'a> for Option<Value<'a>> {
-    const ABSENT: Self = None;
-
-    #[inline(always)]
-    fn found(value: Value<'a>) -> Self {
-        Some(value)
-    }
-}
-
-/// The doc ID, which is read while its record is in the first-level cache.
-impl Answer<'_> for Option<u32> {
-    const ABSENT: Self = None;
-
-    #[inline(always)]
-    fn found(value: Value<'_>) -> Self {
-        value.doc_id()
-    }
-}
-
-/// The keys of a batch. They may be asked for more than once; an `AsRef` that answers differently each
-/// time gets wrong answers, and no worse.
-pub(crate) trait Keys {
-    fn len(&self) -> usize;
-
-    /// At most `n` keys from the `first` on.
-    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]>;
-
-    /// The hash of `key`, which is key number `i`.
-    #[inline(always)]
-    fn hash(&self, hasher: Hasher, i: usize, key: &[u8]) -> u64 {
-        let _ = i;
-        hasher.hash(key)
-    }
-}
-
-impl<B: AsRef<[u8]>> Keys for &[B] {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        <[B]>::len(self)
-    }
-
-    #[inline(always)]
-    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        <[B]>::get(self, first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
-    }
-}
-
-/// Keys whose hashes are known: as many hashes as keys.
-#[derive(Clone, Copy)]
-pub(crate) struct HashedKeys<'k, B> {
-    pub(crate) keys: &'k [B],
-    pub(crate) hashes: &'k [u64],
-}
-
-impl<B: AsRef<[u8]>> Keys for HashedKeys<'_, B> {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    #[inline(always)]
-    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        self.keys.get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
-    }
-
-    #[inline(always)]
-    fn hash(&self, _: Hasher, i: usize, _: &[u8]) -> u64 {
-        self.hashes.get(i).copied().unwrap_or_default()
-    }
-}
-
-/// Keys of one length, one behind the other in one buffer.
-///
-/// ```
-/// # use pkhash_core::FixedKeys;
-/// let keys = FixedKeys::new(b"B000000001B000000002", 10)?;
-/// assert_eq!(keys.len(), 2);
-/// # Ok::<(), pkhash_core::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct FixedKeys<'k> {
-    bytes: &'k [u8],
-    width: usize,
-}
-
-impl<'k> FixedKeys<'k> {
-    /// The keys of `width` bytes that `bytes` holds.
-    ///
-    /// # Errors
-    /// [`Error::KeyLength`] if `width` is 0 or does not divide the length of `bytes`.
-    pub const fn new(bytes: &'k [u8], width: usize) -> Result<Self> {
-        if width == 0 || !bytes.len().is_multiple_of(width) {
-            let found = if width == 0 { 0 } else { bytes.len() % width };
-            return Err(Error::KeyLength { expected: width as u64, found: found as u64 });
-        }
-        Ok(Self { bytes, width })
-    }
-
-    /// Number of keys.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.bytes.len() / self.width
-    }
-
-    /// Whether there are no keys.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-}
-
-impl Keys for FixedKeys<'_> {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        FixedKeys::len(self)
-    }
-
-    #[inline(always)]
-    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        // `first` is at most the number of keys: no overflow.
-        let bytes = self.bytes.get(first * self.width..).unwrap_or_default();
-        bytes.chunks_exact(self.width).take(n)
-    }
+/// Blocks that are under way: each of the stages that read is [`LAG`] blocks behind the one before.
+pub(super) const fn ring(filter: bool, slot_words: bool) -> usize {
+    (2 + filter as usize + slot_words as usize) * LAG + 1
 }
 
 /// Where a hash points in its partition of a table that is probed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(super) struct ProbePlace {
     /// Offsets of the partition's sections.
-    pub(crate) control_at: u64,
-    pub(crate) slot_words_at: u64,
-    pub(crate) records_at: u64,
-    pub(crate) home: u32,
+    control_at: u64,
+    slot_words_at: u64,
+    pub(super) records_at: u64,
+    home: u32,
     /// The slot before which a probe ends, even in a table without empty slots.
     end: u32,
 }
 
-impl Place {
+impl ProbePlace {
     /// `taken`: whether the layout takes the key at all; if not, the probe ends where it begins.
     #[inline(always)]
-    fn of<R: Probed>(footer: &Footer, directory: &Directory<'_>, hash: u64, taken: bool) -> Self {
-        let number = hash::partition(hash, footer.partition_bits);
-        let partition = directory.hot(number, R::LAYOUT);
-        let offsets = partition.offsets(R::LAYOUT, false);
-        let home = hash::home(hash, footer.partition_bits, partition.homes);
-        let limit = if taken { partition.probe_limit } else { 0 };
+    pub(super) fn of<R: Probed>(
+        directory: &Directory<'_>,
+        bits: u8,
+        hash: u64,
+        taken: bool,
+    ) -> Self {
+        let entry = directory.probed(hash::partition(hash, bits));
+        let home = hash::home(hash, bits, entry.homes);
+        let limit = if taken { entry.probe_limit } else { 0 };
         Self {
-            control_at: offsets.index,
-            slot_words_at: offsets.pointers,
-            records_at: offsets.records,
+            control_at: entry.control_at,
+            slot_words_at: if R::SLOT_WORDS { entry.slot_words_at() } else { 0 },
+            records_at: entry.records_at,
             home,
-            end: home.saturating_add(limit).min(partition.slots),
+            end: home.saturating_add(limit).min(entry.slots),
         }
     }
 
@@ -226,29 +78,43 @@ impl Place {
     }
 
     #[inline(always)]
-    const fn slot_word_at(&self, slot: u32) -> u64 {
+    pub(super) const fn slot_word_at(&self, slot: u32) -> u64 {
         self.slot_words_at.wrapping_add(8 * slot as u64)
+    }
+
+    /// Where the record of a slot lies. `word` is the slot's word, where there are words. `None`: it
+    /// cannot be that of this hash.
+    #[inline(always)]
+    pub(super) fn record_at<R: Probed>(
+        &self,
+        records: R,
+        hash: u64,
+        slot: u32,
+        word: u64,
+    ) -> Option<u64> {
+        let at = records.record_at(hash, slot, slot.wrapping_sub(self.home), word)?;
+        Some(self.records_at.wrapping_add(at))
     }
 }
 
 /// One key among the control bytes.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
-    hash: u64,
-    place: Place,
+pub(super) struct Probe {
+    pub(super) hash: u64,
+    pub(super) place: ProbePlace,
     /// First slot of the group whose hits are in `hits`.
     base: u32,
     /// The first slot that has not been looked at.
     next: u32,
     /// Slots of the group whose control byte matched and that have not been looked at yet.
-    hits: u64,
+    pub(super) hits: u64,
     /// No further group needs to be looked at.
-    last: bool,
+    pub(super) last: bool,
 }
 
 impl Probe {
     #[inline(always)]
-    const fn new(hash: u64, place: Place) -> Self {
+    pub(super) const fn new(hash: u64, place: ProbePlace) -> Self {
         let home = place.home;
         Self { hash, place, base: home, next: home, hits: 0, last: home >= place.end }
     }
@@ -258,13 +124,13 @@ impl Probe {
     /// home slot cost a second line for every other key (a hit of a batch with AVX2, Zen 4, 10 M keys:
     /// 69 ns, and 46 ns with groups and buffer aligned; two runs of the report).
     #[inline(always)]
-    const fn group_at(&self, width: u32) -> u64 {
+    pub(super) const fn group_at(&self, width: u32) -> u64 {
         self.place.control_at.wrapping_add((self.next & !(width - 1)) as u64)
     }
 
     /// Notes what was seen of the group at [`Self::group_at`]. Afterwards `hits` holds its candidates.
     #[inline(always)]
-    fn note(&mut self, width: u32, found: Matches) {
+    pub(super) fn note(&mut self, width: u32, found: Matches) {
         let begins = self.next & !(width - 1);
         // Only slots from the next one on, before the first empty one, and before the end of the
         // probe: so kernels of every width see the same candidates, in a damaged table too.
@@ -288,65 +154,17 @@ impl Probe {
 
     /// The slot to look at, if `hits` is not 0.
     #[inline(always)]
-    const fn candidate(&self) -> u32 {
+    pub(super) const fn candidate(&self) -> u32 {
         self.base.wrapping_add(self.hits.trailing_zeros())
     }
 
     /// Gives up the candidate.
     #[inline(always)]
-    const fn reject(&mut self) {
+    pub(super) const fn reject(&mut self) {
         self.hits &= self.hits.wrapping_sub(1);
     }
 }
 
-/// Where the filter word of a hash lies, and its bits.
-#[inline(always)]
-fn filter_word(partition_bits: u8, directory: &Directory<'_>, hash: u64) -> (u64, u64) {
-    // Offset and filter are the same in all layouts.
-    let partition = directory.hot(hash::partition(hash, partition_bits), Layout::Inline);
-    let position = filter::position(hash, partition.filter_words);
-    // The filter is a partition's first section.
-    (partition.offset.wrapping_add(8 * u64::from(position.word)), position.mask)
-}
-
-/// Whether the filter word at `word_at` admits the hash.
-#[inline(always)]
-fn admitted(data: &[u8], word_at: u64, mask: u64) -> bool {
-    bytes_at_u64(data, word_at).is_none_or(|word| u64::from_le_bytes(*word) & mask == mask)
-}
-
-/// The error of a read that the directory, as `open` checked it, does not allow to fail.
-#[cold]
-fn past_the_body(what: &'static str, at: u64, len: u64) -> Error {
-    Error::Corrupt { what, offset: at, expected: len, found: at }
-}
-
-/// The bytes of a table's body from a record on, to the end of the body.
-#[inline(always)]
-fn record_from(body: &[u8], at: u64) -> Result<&[u8]> {
-    match usize::try_from(at).ok().and_then(|at| body.get(at..)) {
-        Some(record) => Ok(record),
-        None => Err(past_the_body("record past the end of the body", at, body.len() as u64)),
-    }
-}
-
-/// The value of the record at `at`, if it is this key's record.
-#[inline(always)]
-fn value_in<'a, R: Records>(
-    body: &'a [u8],
-    records: R,
-    at: u64,
-    key: &[u8],
-) -> Result<Option<Value<'a>>> {
-    let record = record_from(body, at)?;
-    // A record that is cut short by the end of the body is shorter than this key's would be.
-    Ok(record
-        .get(..records.record_len(key))
-        .and_then(|record| records.value(record, key))
-        .map(Value::new))
-}
-
-/// The in-memory drivers.
 impl<'a> Table<'a> {
     #[inline(always)]
     fn group<K: Kernel>(&self, probe: &Probe) -> Result<&'a [u8; GROUP_MAX]> {
@@ -357,7 +175,7 @@ impl<'a> Table<'a> {
 
     /// The slot word of a slot; 0 where there are none.
     #[inline(always)]
-    fn slot_word<R: Probed>(&self, place: &Place, slot: u32) -> Result<u64> {
+    fn slot_word<R: Probed>(&self, place: &ProbePlace, slot: u32) -> Result<u64> {
         if !R::SLOT_WORDS {
             return Ok(0);
         }
@@ -365,21 +183,6 @@ impl<'a> Table<'a> {
         match bytes_at_u64(self.data, at) {
             Some(word) => Ok(u64::from_le_bytes(*word)),
             None => Err(past_the_body("slot word past the end", at, self.data.len() as u64)),
-        }
-    }
-
-    /// The bytes from `at` to the end of the body.
-    #[inline(always)]
-    pub(crate) fn record(&self, at: u64) -> Result<&'a [u8]> {
-        record_from(self.body, at)
-    }
-
-    /// Whether the filter of its partition admits a hash. True without a filter.
-    #[inline(always)]
-    pub(crate) fn admits(&self, hash: u64) -> bool {
-        self.footer.filter_bits == 0 || {
-            let (word_at, mask) = filter_word(self.footer.partition_bits, &self.directory, hash);
-            admitted(self.data, word_at, mask)
         }
     }
 
@@ -396,7 +199,7 @@ impl<'a> Table<'a> {
             while probe.hits != 0 {
                 let slot = probe.candidate();
                 let word = self.slot_word::<R>(&probe.place, slot)?;
-                if let Some(at) = records.record_at(&probe.place, probe.hash, slot, word)
+                if let Some(at) = probe.place.record_at(records, probe.hash, slot, word)
                     && let Some(value) = value_in(self.body, records, at, key)?
                 {
                     return Ok(Some(value));
@@ -411,7 +214,7 @@ impl<'a> Table<'a> {
     }
 
     #[inline(always)]
-    fn get_probed<K: Kernel, R: Probed>(
+    pub(super) fn get_probed<K: Kernel, R: Probed>(
         &self,
         kernel: K,
         records: R,
@@ -421,68 +224,14 @@ impl<'a> Table<'a> {
         if !records.takes(key) || !self.admits(hash) {
             return Ok(None);
         }
-        let place = Place::of::<R>(&self.footer, &self.directory, hash, true);
+        let place = ProbePlace::of::<R>(&self.directory, self.footer.partition_bits, hash, true);
         self.finish(kernel, records, key, Probe::new(hash, place))
-    }
-
-    /// Looks up one key whose hash is known.
-    #[inline(always)]
-    pub(crate) fn get_any<K: Kernel>(
-        &self,
-        kernel: K,
-        hash: u64,
-        key: &[u8],
-    ) -> Result<Option<Value<'a>>> {
-        match self.footer.layout {
-            Layout::Perfect if self.footer.has_offset_lines() => self.get_spans(hash, key),
-            Layout::Perfect => self.get_fixed(hash, key),
-            Layout::Inline => self.get_probed(kernel, Inline::new(&self.footer), hash, key),
-            Layout::TermOrder => self.get_probed(kernel, TermOrder::new(&self.footer), hash, key),
-        }
-    }
-
-    /// Looks up a batch. Layout and filter are chosen once for all of it; with them, how many stages
-    /// read, and so how many blocks are under way: that many times [`LAG`], and one.
-    #[inline(always)]
-    pub(crate) fn batch_any<K: Kernel, Q: Keys, A: Answer<'a>>(
-        &self,
-        kernel: K,
-        keys: &Q,
-        out: &mut [A],
-    ) -> Result<usize> {
-        if keys.len() != out.len() {
-            return Err(Error::BatchLength { expected: keys.len(), found: out.len() });
-        }
-        let (inline, term_order) = (Inline::new(&self.footer), TermOrder::new(&self.footer));
-        match (self.footer.layout, self.footer.filter_bits != 0) {
-            (Layout::Inline, false) => {
-                self.batch::<K, _, Q, A, false, { 2 * LAG + 1 }>(kernel, inline, keys, out)
-            }
-            (Layout::Inline, true) => {
-                self.batch::<K, _, Q, A, true, { 3 * LAG + 1 }>(kernel, inline, keys, out)
-            }
-            (Layout::TermOrder, false) => {
-                self.batch::<K, _, Q, A, false, { 3 * LAG + 1 }>(kernel, term_order, keys, out)
-            }
-            (Layout::TermOrder, true) => {
-                self.batch::<K, _, Q, A, true, { 4 * LAG + 1 }>(kernel, term_order, keys, out)
-            }
-            (Layout::Perfect, filter) => {
-                let (fixed, spans) = (self.fixed, Spans::new(&self.footer));
-                match (self.footer.has_offset_lines(), filter) {
-                    (false, false) => self.stream::<K, _, Q, A, false>(kernel, fixed, keys, out),
-                    (false, true) => self.stream::<K, _, Q, A, true>(kernel, fixed, keys, out),
-                    (true, false) => self.stream::<K, _, Q, A, false>(kernel, spans, keys, out),
-                    (true, true) => self.stream::<K, _, Q, A, true>(kernel, spans, keys, out),
-                }
-            }
-        }
     }
 
     /// Runs blocks of keys through the stages, each stage [`LAG`] blocks behind the one before: what
     /// a stage has named arrives while the other stages work on other blocks.
     #[inline(always)]
-    fn batch<
+    pub(super) fn batch_probed<
         'q,
         K: Kernel,
         R: Probed,
@@ -498,7 +247,7 @@ impl<'a> Table<'a> {
         out: &mut [A],
     ) -> Result<usize> {
         let stages = 2 + usize::from(FILTER) + usize::from(R::SLOT_WORDS);
-        debug_assert_eq!(RING, stages * LAG + 1);
+        const { assert!(RING == ring(FILTER, R::SLOT_WORDS)) };
         let mut ring: [Block<'q>; RING] = core::array::from_fn(|_| Block::new());
         let blocks = out.len().div_ceil(BLOCK);
         let mut found = 0;
@@ -560,18 +309,18 @@ impl<'a> Table<'a> {
         block: &mut Block<'q>,
     ) {
         // Local copies: stores to the block cannot change them, which the compiler does not see.
-        let (footer, directory) = (self.footer, self.directory);
+        let (hasher, bits) = (self.footer.hasher, self.footer.partition_bits);
+        let directory = self.directory;
         block.live = Live::all(n.min(BLOCK));
         // Each key is borrowed once: an `AsRef` may answer differently the next time.
         for (i, key) in keys.from(first, n).enumerate().take(BLOCK) {
-            let hash = keys.hash(footer.hasher, first + i, key);
+            let hash = hash_of(keys, first + i, || hasher.hash(key));
             (block.keys[i], block.hashes[i]) = (key, hash);
             if FILTER {
-                (block.at[i], block.masks[i]) =
-                    filter_word(footer.partition_bits, &directory, hash);
+                (block.at[i], block.masks[i]) = filter_word(bits, &directory, hash);
                 kernel.prefetch(self.data, block.at[i] as usize);
             } else {
-                let place = Place::of::<R>(&footer, &directory, hash, records.takes(key));
+                let place = ProbePlace::of::<R>(&directory, bits, hash, records.takes(key));
                 kernel.prefetch(self.data, place.control_byte_at() as usize);
                 block.places[i] = place;
             }
@@ -581,7 +330,7 @@ impl<'a> Table<'a> {
     /// Filter. Name the control bytes.
     #[inline(always)]
     fn filter<K: Kernel, R: Probed>(&self, kernel: K, records: R, block: &mut Block<'_>) {
-        let (footer, directory) = (self.footer, self.directory);
+        let (bits, directory) = (self.footer.partition_bits, self.directory);
         // Until now all of the block are live, in order.
         let mut live = Live::default();
         for i in 0..block.live.len.min(BLOCK) {
@@ -591,7 +340,7 @@ impl<'a> Table<'a> {
         for k in 0..live.len {
             let i = live.get(k);
             let taken = records.takes(block.keys[i]);
-            let place = Place::of::<R>(&footer, &directory, block.hashes[i], taken);
+            let place = ProbePlace::of::<R>(&directory, bits, block.hashes[i], taken);
             kernel.prefetch(self.data, place.control_byte_at() as usize);
             block.places[i] = place;
         }
@@ -620,7 +369,7 @@ impl<'a> Table<'a> {
             if R::SLOT_WORDS {
                 block.slots[i] = slot;
                 kernel.prefetch(self.data, probe.place.slot_word_at(slot) as usize);
-            } else if let Some(record) = records.record_at(&probe.place, probe.hash, slot, 0) {
+            } else if let Some(record) = probe.place.record_at(records, probe.hash, slot, 0) {
                 block.at[i] = record;
                 prefetch_all(kernel, self.data, record, records.record_len(block.keys[i]));
             }
@@ -641,7 +390,7 @@ impl<'a> Table<'a> {
             let i = block.live.get(k);
             let (place, slot) = (&block.places[i], block.slots[i]);
             let word = self.slot_word::<R>(place, slot)?;
-            block.at[i] = match records.record_at(place, block.hashes[i], slot, word) {
+            block.at[i] = match place.record_at(records, block.hashes[i], slot, word) {
                 Some(record) => {
                     prefetch_all(kernel, self.data, record, records.record_len(block.keys[i]));
                     record
@@ -652,7 +401,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Records. Whoever is not found here had a false match: 1 of 100 or so begin again, alone.
+    /// Records. A key that is not found here had a false match: about 1 of 100. It begins again, alone.
     #[inline(always)]
     fn records<K: Kernel, R: Probed, A: Answer<'a>>(
         &self,
@@ -684,31 +433,11 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A cache line.
-const LINE: usize = ALIGN as usize;
-
-/// Lines of a long record that are prefetched; of what follows the processor's own prefetcher sees the
-/// pattern.
-const RECORD_LINES: usize = 8;
-
-/// Prefetches a record: its first and its last line, and those between.
-#[inline(always)]
-pub(crate) fn prefetch_all<K: Kernel>(kernel: K, data: &[u8], at: u64, len: usize) {
-    let at = at as usize;
-    kernel.prefetch(data, at);
-    if len > LINE {
-        for line in 1..(len / LINE).min(RECORD_LINES) {
-            kernel.prefetch(data, at.wrapping_add(line * LINE));
-        }
-    }
-    kernel.prefetch(data, at.wrapping_add(len).wrapping_sub(1));
-}
-
 /// The keys of a block on their way, one array for each part of their state.
 struct Block<'q> {
     keys: [&'q [u8]; BLOCK],
     hashes: [u64; BLOCK],
-    places: [Place; BLOCK],
+    places: [ProbePlace; BLOCK],
     /// The candidate.
     slots: [u32; BLOCK],
     /// What the next stage reads: the filter word first, the record later.
@@ -723,7 +452,7 @@ impl Block<'_> {
         Self {
             keys: [&[]; BLOCK],
             hashes: [0; BLOCK],
-            places: [Place::default(); BLOCK],
+            places: [ProbePlace::default(); BLOCK],
             slots: [0; BLOCK],
             at: [0; BLOCK],
             masks: [0; BLOCK],

@@ -1,0 +1,252 @@
+//! The keys of a batch, and what it answers.
+
+use core::ops::Deref;
+
+use crate::error::{Error, Result};
+use crate::value::Value;
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl<B> Sealed for &[B] {}
+    impl<S: core::ops::Deref> Sealed for &S {}
+    impl<B, const N: usize> Sealed for [B; N] {}
+    impl<B> Sealed for super::HashedKeys<'_, B> {}
+    impl Sealed for super::FixedKeys<'_> {}
+    impl Sealed for Option<super::Value<'_>> {}
+    impl Sealed for Option<u32> {}
+    impl Sealed for bool {}
+}
+
+pub(super) use sealed::Sealed;
+
+/// What a batch can answer for each key: the value, the doc ID, or whether the key is there.
+///
+/// `Option<u32>` is the doc ID. It is read when its key is compared, while the record is in the
+/// first-level cache: reading it from the value of a large batch afterwards fetches the record again.
+pub trait Answer<'a>: Copy + Sealed {
+    /// The answer for a key that is not there.
+    const ABSENT: Self;
+
+    /// Whether each value must be sure to have a doc ID.
+    #[doc(hidden)]
+    const DOC_IDS: bool = false;
+
+    /// The answer for a key that is there.
+    #[doc(hidden)]
+    fn found(value: Value<'a>) -> Self;
+}
+
+impl<'a> Answer<'a> for Option<Value<'a>> {
+    const ABSENT: Self = None;
+
+    #[inline(always)]
+    fn found(value: Value<'a>) -> Self {
+        Some(value)
+    }
+}
+
+impl Answer<'_> for Option<u32> {
+    const ABSENT: Self = None;
+    const DOC_IDS: bool = true;
+
+    #[inline(always)]
+    fn found(value: Value<'_>) -> Self {
+        value.doc_id()
+    }
+}
+
+impl Answer<'_> for bool {
+    const ABSENT: Self = false;
+
+    #[inline(always)]
+    fn found(_: Value<'_>) -> Self {
+        true
+    }
+}
+
+/// The keys of a batch: a slice of anything that is bytes (or a `Vec` of it behind a reference, or an
+/// array), [`FixedKeys`], or [`HashedKeys`].
+///
+/// They may be asked for more than once. An `AsRef` that answers differently each time gets wrong
+/// answers, and no worse.
+#[allow(clippy::len_without_is_empty)]
+pub trait Keys: Sealed {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// At most `n` keys from the `first` on.
+    #[doc(hidden)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]>;
+
+    /// The hash of key number `i`, if it is known.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn known_hash(&self, i: usize) -> Option<u64> {
+        let _ = i;
+        None
+    }
+
+    /// Whether the keys fit together.
+    #[doc(hidden)]
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<B: AsRef<[u8]>> Keys for &[B] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        <[B]>::len(self)
+    }
+
+    #[inline(always)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
+        <[B]>::get(self, first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+    }
+}
+
+/// A slice, however it is held.
+#[doc(hidden)]
+pub trait KeySlice: Sealed {
+    type Key: AsRef<[u8]>;
+
+    fn keys(&self) -> &[Self::Key];
+}
+
+impl<B> Sealed for [B] {}
+
+impl<B: AsRef<[u8]>> KeySlice for [B] {
+    type Key = B;
+
+    #[inline(always)]
+    fn keys(&self) -> &[B] {
+        self
+    }
+}
+
+/// A `Vec`, a `Box<[B]>`, an `Arc<[B]>`.
+impl<S: Deref<Target: KeySlice>> Keys for &S {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.keys().len()
+    }
+
+    #[inline(always)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
+        self.keys().get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+    }
+}
+
+impl<B: AsRef<[u8]>, const N: usize> Keys for [B; N] {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
+        self.as_slice().get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+    }
+}
+
+/// Keys whose hashes are known: `hashes[i]` is that of `keys[i]`, by the table's
+/// [`Hasher`](crate::Hasher). One hash serves all tables that share a seed. A key with another hash than its own may be
+/// found or not.
+#[derive(Debug)]
+pub struct HashedKeys<'k, B> {
+    /// The keys.
+    pub keys: &'k [B],
+    /// As many hashes.
+    pub hashes: &'k [u64],
+}
+
+impl<B> Clone for HashedKeys<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for HashedKeys<'_, B> {}
+
+impl<B: AsRef<[u8]>> Keys for HashedKeys<'_, B> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    #[inline(always)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
+        self.keys.get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+    }
+
+    #[inline(always)]
+    fn known_hash(&self, i: usize) -> Option<u64> {
+        Some(self.hashes.get(i).copied().unwrap_or_default())
+    }
+
+    fn check(&self) -> Result<()> {
+        let (expected, found) = (self.keys.len(), self.hashes.len());
+        if expected == found { Ok(()) } else { Err(Error::BatchLength { expected, found }) }
+    }
+}
+
+/// Keys of one length, one behind the other in one buffer.
+///
+/// ```
+/// # use pkhash_core::FixedKeys;
+/// let keys = FixedKeys::new(b"B000000001B000000002", 10)?;
+/// assert_eq!(keys.len(), 2);
+/// # Ok::<(), pkhash_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct FixedKeys<'k> {
+    bytes: &'k [u8],
+    width: usize,
+}
+
+impl<'k> FixedKeys<'k> {
+    /// The keys of `width` bytes that `bytes` holds.
+    ///
+    /// # Errors
+    /// [`Error::KeyLength`] if `width` is 0 or does not divide the length of `bytes`.
+    pub const fn new(bytes: &'k [u8], width: usize) -> Result<Self> {
+        if width == 0 || !bytes.len().is_multiple_of(width) {
+            let found = if width == 0 { 0 } else { bytes.len() % width };
+            return Err(Error::KeyLength { expected: width as u64, found: found as u64 });
+        }
+        Ok(Self { bytes, width })
+    }
+
+    /// Number of keys.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes.len() / self.width
+    }
+
+    /// Whether there are no keys.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+impl Keys for FixedKeys<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        FixedKeys::len(self)
+    }
+
+    #[inline(always)]
+    fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
+        // `first` is at most the number of keys: no overflow.
+        let bytes = self.bytes.get(first * self.width..).unwrap_or_default();
+        bytes.chunks_exact(self.width).take(n)
+    }
+}
+
+/// The hash of key number `i`: the known one, or the one that is computed.
+#[inline(always)]
+pub(super) fn hash_of<Q: Keys>(keys: &Q, i: usize, compute: impl FnOnce() -> u64) -> u64 {
+    keys.known_hash(i).unwrap_or_else(compute)
+}
