@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use arbitrary::Arbitrary;
 use pkhash_core::map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapPlan, SegmentMap};
-use pkhash_core::{Error, GROUP_MAX, Kernel as _, Matches, Scalar, Table};
+use pkhash_core::{Error, GROUP_MAX, Kernel as _, Matches, Scalar, Table, get_batch_of};
 use pkhash_simd::Kernel;
 
 use crate::{How, Key, common};
@@ -265,7 +265,7 @@ impl Asked {
             let pairs: Vec<common::Pair> =
                 (0..).zip(&held).map(|(i, key)| (key.clone(), crate::value(i, &options))).collect();
             let Ok(mut bytes) = common::try_build(&options, &pairs) else { continue };
-            let body = bytes.len() - 128 - 72 * common::raw::partitions(&bytes);
+            let body = common::raw::directory(&bytes);
             for (at, value) in damage.iter().take(4).filter(|_| body > 0) {
                 let byte = &mut bytes[usize::from(*at) % body];
                 damaged |= byte != value;
@@ -304,7 +304,7 @@ impl Asked {
         if let Some(stranger) = stranger {
             for kernel in Kernel::available() {
                 let mut out = vec![None; asks.len()];
-                let error = kernel.get_asked(&tables, &asks, &keys, &hashes, &mut out);
+                let error = get_batch_of(kernel, &tables, &asks, &keys, &hashes, &mut out);
                 let (what, expected, found) = match stranger.key as usize {
                     key if key >= keys.len() => ("keys", keys.len(), key),
                     _ => ("tables", tables.len(), stranger.table as usize),
@@ -317,14 +317,14 @@ impl Asked {
             .iter()
             .map(|ask| {
                 let (key, table) = (ask.key as usize, &tables[ask.table as usize]);
-                table.get_hashed_with(Scalar, hashes[key], &keys[key])
+                table.get_hashed(Scalar, hashes[key], &keys[key])
             })
             .collect();
         assert!(singles.is_ok() || damaged);
         let mut before = None;
         for kernel in Kernel::available() {
             let mut out = vec![None; asks.len()];
-            let found = kernel.get_asked(&tables, &asks, &keys, &hashes, &mut out);
+            let found = get_batch_of(kernel, &tables, &asks, &keys, &hashes, &mut out);
             if let (Ok(found), Ok(singles)) = (&found, &singles) {
                 assert_eq!(*found, out.iter().flatten().count());
                 for (single, out) in singles.iter().zip(&out) {

@@ -52,17 +52,17 @@ fn survive(bytes: &[u8]) -> Result<(), Error> {
     let keys = keys_of(bytes);
     common::exercise(&table, &keys);
     let owned = |value: Option<Value<'_>>| value.map(|value| value.as_bytes().to_vec());
-    let mut expected = vec![None; keys.len()];
-    let found = table.get_batch(&keys, &mut expected);
+    let mut expected = vec![None::<Value<'_>>; keys.len()];
+    let found = table.get_batch(Scalar, &keys, &mut expected);
     for kernel in Kernel::available() {
-        let mut out = vec![None; keys.len()];
-        assert_eq!(kernel.get_batch(&table, &keys, &mut out), found, "{}", kernel.name());
+        let mut out = vec![None::<Value<'_>>; keys.len()];
+        assert_eq!(table.get_batch(kernel, &keys, &mut out), found, "{}", kernel.name());
         if found.is_ok() {
             let answers = out.into_iter().map(owned);
             assert!(answers.eq(expected.iter().copied().map(owned)), "{}", kernel.name());
         }
         for key in keys.iter().take(8) {
-            assert_eq!(kernel.get(&table, key).map(owned), table.get(key).map(owned));
+            assert_eq!(table.get(kernel, key).map(owned), table.get(Scalar, key).map(owned));
         }
     }
     let _ = table.probe_lengths::<4>();
@@ -114,29 +114,15 @@ enum Repair {
 
 /// Makes the footer's checksum right, if there is a footer.
 fn repair_footer(bytes: &mut [u8]) -> Option<()> {
-    let tail = bytes.len().checked_sub(128)?;
-    let bits = u32::from(bytes[tail + 6]);
-    let directory = tail.checked_sub(72usize.checked_shl(bits).filter(|_| bits <= 16)?)?;
-    let sum = xxh3_64(&bytes[directory..tail + 112]);
-    bytes[tail + 112..tail + 120].copy_from_slice(&sum.to_le_bytes());
-    Some(())
+    (bytes.len() >= raw::TAIL_LEN && raw::has_footer(bytes)).then(|| raw::repair_footer(bytes))
 }
 
 /// Makes the checksums of all sections right, if the footer says where they are.
 fn repair_sections(bytes: &mut [u8]) -> Option<()> {
     repair_footer(bytes)?;
-    let footer = Footer::parse(bytes, bytes.len() as u64).ok()?;
-    let cold = bytes.len() - footer.footer_len() + 32 * footer.partitions() as usize;
-    for p in 0..footer.partitions() {
-        let entry = Table::open(bytes).ok()?.partition(p)?;
-        for (i, (offset, len)) in footer.sections(&entry).into_iter().enumerate() {
-            let section = offset as usize..(offset + len) as usize;
-            let sum = if section.is_empty() { 0 } else { xxh3_64(&bytes[section]) };
-            let at = cold + 40 * p as usize + 8 + 8 * i;
-            bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
-        }
-    }
-    repair_footer(bytes)
+    Footer::parse(bytes, bytes.len() as u64).ok()?;
+    raw::repair_all(bytes);
+    Some(())
 }
 
 /// A damaged table is refused when it is opened or verified, or is the same table; and nothing that is
@@ -144,8 +130,8 @@ fn repair_sections(bytes: &mut [u8]) -> Option<()> {
 pub fn mutate_golden(damage: &Damage) {
     let sound = RECIPES[usize::from(damage.golden) % RECIPES.len()].golden();
     let mut bytes = sound.clone();
-    let tail = bytes.len() - 128;
-    let directory = tail - 72 * common::raw::partitions(&bytes);
+    let tail = raw::tail(&bytes);
+    let directory = raw::directory(&bytes);
     for Write { place, at, value, width } in damage.writes.iter().take(8) {
         let (from, to) = match place {
             Place::Body => (0, directory),

@@ -10,7 +10,9 @@ use common::craft;
 use common::raw::{self, put};
 use common::{Counting, PROBED, Pair, Reads, Rng, build, doc_ids, exercise, lookup, try_build};
 use pkhash_core::build::{self, Options};
-use pkhash_core::{Error, Footer, Hasher, Layout, Table, control, home, partition, tag};
+use pkhash_core::{
+    Error, Footer, Hasher, Layout, Scalar, Table, Value, control, home, partition, tag,
+};
 
 const N: u64 = 100_000;
 
@@ -69,14 +71,14 @@ fn a_hundred_thousand_keys_of_one_home_slot() {
             compared.set(0);
             equal.set(0);
             let (key, value) = &pairs[i as usize];
-            let found = table.get_with(kernel, key).unwrap().unwrap();
+            let found = table.get(kernel, key).unwrap().unwrap();
             assert_eq!((found.as_bytes(), compared.get(), equal.get()), (&value[..], i + 1, i + 1));
             let (found, reads) = lookup(&bytes, footer, key).unwrap();
             assert_eq!((found.as_ref(), reads.records), (Some(value), i + 1));
         }
         for (key, _) in &absent[..4] {
             compared.set(0);
-            assert_eq!(table.get_with(kernel, key), Ok(None));
+            assert_eq!(table.get(kernel, key), Ok(None));
             assert_eq!(compared.get(), N);
             // All that may be read, read: lines of control bytes, slot words, records.
             let record = 4 + 8 + u64::from(layout == Layout::TermOrder);
@@ -94,12 +96,12 @@ fn a_hundred_thousand_keys_of_one_home_slot() {
         // not the key.
         let keys: Vec<&[u8]> = absent[4..6].iter().map(|pair| pair.0.as_slice()).collect();
         compared.set(0);
-        assert_eq!(table.get_batch_with(kernel, &keys, &mut [None; 2]), Ok(0));
+        assert_eq!(table.get_batch(kernel, &keys, &mut [None::<Value<'_>>; 2]), Ok(0));
         assert_eq!(compared.get(), 2 * (N + 1));
         // Keys of another home pay nothing: its slot is beyond those that are taken.
         let far = craft::key_of_hash(u64::MAX << 32);
         compared.set(0);
-        assert_eq!(table.get_with(kernel, &far), Ok(None));
+        assert_eq!(table.get(kernel, &far), Ok(None));
         assert_eq!(compared.get(), 0);
     }
 }
@@ -240,8 +242,7 @@ fn the_bound_of_probing_layouts_is_reached_and_kept() {
                     put(&mut bytes, at, 8, word);
                 }
             }
-            let at = raw::hot(&bytes, p);
-            put(&mut bytes, at + 20, 4, limit);
+            raw::set_entry(&mut bytes, p, "probe limit", limit);
             raw::repair_all(&mut bytes);
             let footer = footer_of(&bytes);
             let (found, reads) = lookup(&bytes, &footer, &key).unwrap();
@@ -257,11 +258,11 @@ fn the_bound_of_probing_layouts_is_reached_and_kept() {
             let (compared, equal) = (Cell::new(0), Cell::new(0));
             let kernel = Counting { compared: &compared, equal: &equal };
             let table = Table::open(&bytes).unwrap();
-            assert_eq!(table.get_with(kernel, &key), Ok(None));
+            assert_eq!(table.get(kernel, &key), Ok(None));
             assert_eq!((compared.get(), equal.get()), (limit, limit));
             exercise(&table, &[&key]);
             // One more is refused.
-            put(&mut bytes, at + 20, 4, limit + 1);
+            raw::set_entry(&mut bytes, p, "probe limit", limit + 1);
             raw::repair_footer(&mut bytes);
             let error = Table::open(&bytes).map(|_| ()).unwrap_err();
             assert!(matches!(error, Error::BadField { field: "probe limit", .. }), "{error}");
@@ -298,19 +299,6 @@ fn the_bound_of_perfect_tables_is_reached_and_kept() {
             bytes: 8 + 1 + if lines { 65 * 64 } else { 0 } + 65 * record,
             ..Reads::default()
         };
-        if reads != expected {
-            for i in 65..66 {
-                let _ = i;
-                let ls = raw::sections(&bytes, 0)[2].clone();
-                for l in ls.step_by(64) {
-                    println!(
-                        "{} {:?}",
-                        raw::get(&bytes, l, 5),
-                        (0..29).map(|i| raw::get(&bytes, l + 5 + 2 * i, 2)).collect::<Vec<_>>()
-                    );
-                }
-            }
-        }
         assert_eq!((found, reads), (None, expected));
         // Damaged: the records are those of no keys.
         let mut damaged = bytes.clone();
@@ -319,6 +307,6 @@ fn the_bound_of_perfect_tables_is_reached_and_kept() {
         let footer = footer_of(&damaged);
         let (found, reads) = lookup(&damaged, &footer, &absent).unwrap();
         assert_eq!((found, reads), (None, expected));
-        assert_eq!(Table::open(&damaged).unwrap().get(&absent), Ok(None));
+        assert_eq!(Table::open(&damaged).unwrap().get(Scalar, &absent), Ok(None));
     }
 }

@@ -13,7 +13,7 @@ use common::{Counting, PROBED, Reads, Rng, build, doc_ids, lookup};
 use pkhash_core::build::{self, Entry, Options};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
 use pkhash_core::{
-    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Stage, Table, Value, control, home,
+    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Scalar, Stage, Table, Value, control, home,
     partition, tag,
 };
 
@@ -54,11 +54,9 @@ fn a_million_keys_are_as_small_and_as_rarely_mistaken_as_claimed() {
         assert!((1.0..1.005).contains(&ratio), "{layout}: {ratio} of the size that is claimed");
 
         let table = Table::open(&bytes).unwrap();
-        assert!(
-            (0..N)
-                .step_by(1009)
-                .all(|i| { table.get(&uuid(1, i)).unwrap().unwrap().doc_id() == Some(i as u32) })
-        );
+        assert!((0..N).step_by(1009).all(|i| {
+            table.get(Scalar, &uuid(1, i)).unwrap().unwrap().doc_id() == Some(i as u32)
+        }));
         let absent = 200_000;
         let admitted = (0..absent)
             .filter(|i| table.filter_admits(table.footer().hasher.hash(&uuid(2, *i))))
@@ -91,11 +89,9 @@ fn perfect_tables_are_as_small_as_claimed() {
         assert_eq!(table.footer().filter_bits, 0, "no filter unless it is asked for");
         assert!(table.filter_admits(0));
         assert_eq!(table.verify(), Ok(()));
-        assert!(
-            (0..N)
-                .step_by(1009)
-                .all(|i| { table.get(&uuid(1, i)).unwrap().unwrap().doc_id() == Some(i as u32) })
-        );
+        assert!((0..N).step_by(1009).all(|i| {
+            table.get(Scalar, &uuid(1, i)).unwrap().unwrap().doc_id() == Some(i as u32)
+        }));
     }
     // Offset lines take 64 bytes for 28 slots.
     let bytes = mixed_uuids(20_000);
@@ -201,7 +197,7 @@ fn false_compares_are_one_in_128_at_every_partition_count() {
         compared.set(0);
         equal.set(0);
         for _ in 0..50_000 {
-            assert_eq!(without_filter.get_hashed_with(kernel, rng.next(), &absent), Ok(None));
+            assert_eq!(without_filter.get_hashed(kernel, rng.next(), &absent), Ok(None));
         }
         assert!(compared.get() > 100_000);
         // Four standard deviations of at least 800 hits.
@@ -212,7 +208,7 @@ fn false_compares_are_one_in_128_at_every_partition_count() {
         for _ in 0..400_000 {
             let hash = rng.next();
             if with_filter.filter_admits(hash) {
-                assert_eq!(with_filter.get_hashed_with(kernel, hash, &absent), Ok(None));
+                assert_eq!(with_filter.get_hashed(kernel, hash, &absent), Ok(None));
             }
         }
         assert!(compared.get() > 10_000);
@@ -419,18 +415,18 @@ fn spans_past_4_gib() {
 fn the_greatest_file_lengths() {
     // Any length may be claimed; none makes the arithmetic turn over.
     let end = term_order(vec![RawPartition::new(3, 10, 0)]).encode();
+    let footer_len = end.len() as u64;
     for len in [0, 1, 63, 64, 191, 192, 1 << 32, u64::MAX - 1, u64::MAX] {
         for fields in [false, true] {
             let mut end = end.clone();
             if fields {
-                let tail = end.len() - 128;
-                raw::put(&mut end, tail + 72, 8, len);
-                raw::put(&mut end, tail + 80, 8, len.wrapping_sub(200));
+                raw::set_tail(&mut end, "file length", len);
+                raw::set_tail(&mut end, "directory offset", len.wrapping_sub(footer_len));
                 raw::repair_footer(&mut end);
             }
             let error = Footer::parse(&end, len).unwrap_err();
             if fields && len > 1 << 31 {
-                let directory_at = len - 200;
+                let directory_at = len - footer_len;
                 assert!(
                     matches!(error, Error::BadField { field: "directory offset", found, .. }
                         if found == directory_at),
@@ -542,7 +538,7 @@ fn lookups_of_perfect_tables_name_offsets_past_4_gib() {
     for keys in [400_000_000u64, u64::from(MAX_PARTITION_KEYS)] {
         for (unit, per_line, seed) in [(0u8, 0u8, 0u64), (0, 3, 1), (1, 0, 0), (4, 0, 0xffff)] {
             let mut partition_of = RawPartition::perfect(keys, 10, 1);
-            partition_of.probe_limit |= seed << 16;
+            partition_of.seed = seed;
             // Just below the limit, or at it.
             partition_of.slots = if keys > 1 << 30 { 1 << 31 } else { partition_of.slots };
             let slots = partition_of.slots;
@@ -675,11 +671,11 @@ fn a_footer_of_more_than_4_gib_over_few_bytes_is_an_error() {
         bytes.resize(claimed as u32 as usize - end.len(), 0);
         bytes.extend(&end);
         assert_eq!(bytes.len() as u64, claimed - (1 << 32));
-        let footer = assert_accepted(&raw);
-        assert!(matches!(Table::open(&bytes), Err(Error::BadField { .. })));
+        assert_accepted(&raw);
+        let (expected, offset) = (bytes.len() as u64, raw::tail_at(&bytes, "file length") as u64);
         assert_eq!(
-            Table::with_footer(&bytes, footer).map(|table| table.len()),
-            Err(Error::WrongLength { expected: claimed, found: bytes.len() as u64 })
+            Table::open(&bytes).map(|table| table.len()),
+            Err(Error::BadField { field: "file length", offset, expected, found: claimed })
         );
     }
 }

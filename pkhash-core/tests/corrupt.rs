@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::raw::{self, COLD_FIELDS, HOT_FIELDS, PERFECT_FIELDS, TAIL_FIELDS, put};
+use common::raw::{self, Block, Field, put};
 use common::recipes::RECIPES;
 use common::{Rng, ask, exercise, walk};
 use pkhash_core::build::{LayoutChoice, Options};
-use pkhash_core::{Footer, Layout, Lookup, Table, format};
+use pkhash_core::{Footer, Layout, Lookup, Scalar, Table, Value, format};
 
 /// A golden file's name, its bytes, and some keys, most of them in it.
 type Golden = (&'static str, Vec<u8>, Vec<Vec<u8>>);
@@ -80,17 +80,16 @@ fn every_flipped_bit_is_found_and_survived() {
 /// Offset and width of every field that is an offset, a length, a count or a choice.
 fn fields(bytes: &[u8]) -> Vec<(&'static str, usize, usize)> {
     let mut fields = vec![("magic", 0, 8), ("version", 8, 4)];
-    let shifted = |at: usize| {
-        move |(name, field, width): &(&'static str, usize, usize)| (*name, at + field, *width)
-    };
     for p in 0..raw::partitions(bytes) {
-        fields.extend(HOT_FIELDS.iter().map(shifted(raw::hot(bytes, p))));
-        fields.extend(COLD_FIELDS.iter().map(shifted(raw::cold(bytes, p))));
-        if raw::layout(bytes) == raw::PERFECT {
-            fields.extend(PERFECT_FIELDS.iter().map(shifted(raw::hot(bytes, p))));
+        for block in [raw::first(raw::layout(bytes)), Block::Second] {
+            let of = |field: &Field| (field.name, raw::at(bytes, p, field.name), field.width);
+            fields.extend(raw::fields(block).map(of));
         }
     }
-    fields.extend(TAIL_FIELDS.iter().map(shifted(raw::tail(bytes))));
+    fields.extend(
+        raw::fields(Block::Tail)
+            .map(|field| (field.name, raw::tail_at(bytes, field.name), field.width)),
+    );
     fields
 }
 
@@ -144,11 +143,15 @@ fn several_fields_at_once() {
             }
             // The identity of the file stays, or nothing else would be reached.
             damaged[..12].copy_from_slice(&bytes[..12]);
-            let tail = raw::tail(&bytes);
-            damaged[tail..tail + 4].copy_from_slice(&1u32.to_le_bytes());
-            damaged[tail + 6] = bytes[tail + 6];
-            damaged[tail + 72..tail + 88].copy_from_slice(&bytes[tail + 72..tail + 88]);
-            damaged[tail + 120..].copy_from_slice(b"pkh-tail");
+            for name in
+                ["version", "partition bits", "file length", "directory offset", "tail magic"]
+            {
+                raw::set_tail(&mut damaged, name, raw::tail_entry(&bytes, name));
+            }
+            // For the same reason, half of the time what follows from other fields agrees with them.
+            if round % 2 == 0 {
+                raw::repair_entries(&mut damaged);
+            }
             raw::repair_footer(&mut damaged);
             opened += usize::from(Table::open(&damaged).is_ok());
             survive(&damaged, &some(&keys, 4, round));
@@ -230,8 +233,12 @@ fn control_bytes_of_every_kind_end_every_probe() {
                     .fill(pkhash_core::control(hasher.hash(key)));
                 // Let the filter admit everything, and the probe be as long as may be.
                 damaged[raw::sections(&bytes, p)[0].clone()].fill(0xff);
-                let at = raw::hot(&bytes, p);
-                put(&mut damaged, at + 20, 4, raw::get(&bytes, at + 8, 4));
+                raw::set_entry(
+                    &mut damaged,
+                    p,
+                    "probe limit",
+                    raw::entry(&bytes, p, "partition keys"),
+                );
             }
             raw::repair_footer(&mut damaged);
             let table = Table::open(&damaged).unwrap();
@@ -250,9 +257,7 @@ fn pilots_of_every_kind_lead_to_some_slot() {
     let mut rng = Rng(0x9110);
     for (name, bytes, keys) in perfect() {
         let sections: Vec<_> = (0..raw::partitions(&bytes))
-            .map(|p| {
-                (raw::sections(&bytes, p)[1].start, raw::get(&bytes, raw::hot(&bytes, p) + 12, 4))
-            })
+            .map(|p| (raw::sections(&bytes, p)[1].start, raw::buckets(&bytes, p)))
             .collect();
         for round in 0..64u8 {
             let mut damaged = bytes.clone();
@@ -276,7 +281,8 @@ fn pilots_of_every_kind_lead_to_some_slot() {
             raw::repair_all(&mut damaged);
             let table = Table::open(&damaged).expect("damage of the body alone");
             exercise(&table, &keys);
-            let lost = |key: &Vec<u8>| table.get(key) != Table::open(&bytes).unwrap().get(key);
+            let whole = Table::open(&bytes).unwrap();
+            let lost = |key: &Vec<u8>| table.get(Scalar, key) != whole.get(Scalar, key);
             let all = perfect().find(|golden| golden.0 == name).unwrap().2;
             if all.iter().any(lost) {
                 assert!(table.verify().is_err(), "{name}: keys are lost");
@@ -288,10 +294,9 @@ fn pilots_of_every_kind_lead_to_some_slot() {
 #[test]
 fn offset_lines_of_every_kind_end_every_lookup() {
     let mut rng = Rng(0x0ff5e7);
-    let with_lines = |golden: &Golden| golden.1[raw::tail(&golden.1) + 20] > 0;
+    let with_lines = |golden: &Golden| raw::tail_entry(&golden.1, "offset unit") > 0;
     for (name, bytes, keys) in perfect().filter(with_lines) {
-        let tail = raw::tail(&bytes);
-        let longest = raw::get(&bytes, tail + 16, 4);
+        let longest = raw::tail_entry(&bytes, "longest key");
         for round in 0..200usize {
             let mut damaged = bytes.clone();
             for p in 0..raw::partitions(&bytes) {
@@ -341,22 +346,19 @@ fn partitions_with_other_functions() {
         for round in 0..300 {
             let mut damaged = bytes.clone();
             for p in 0..raw::partitions(&bytes) {
-                let at = raw::hot(&bytes, p);
-                let n = raw::get(&bytes, at + 8, 4);
+                let n = raw::entry(&bytes, p, "partition keys");
                 if n == 0 {
                     continue;
                 }
-                let mut set = |field: usize, width: usize, value: u64| {
-                    put(&mut damaged, at + field, width, value);
-                };
+                let mut set = |name, value| raw::set_entry(&mut damaged, p, name, value);
                 match round % 4 {
-                    0 => set(12, 4, 1 + rng.next() % n),
-                    1 => set(22, 2, rng.next() & 0xffff),
-                    2 => set(20, 2, rng.next() % n),
-                    _ => set(16, 4, n + rng.next() % n),
+                    0 => set("partition buckets", 1 + rng.next() % n),
+                    1 => set("partition seed", rng.next() & 0xffff),
+                    2 => set("exceptions", rng.next() % n),
+                    _ => set("partition slots", n + rng.next() % n),
                 }
             }
-            raw::repair_perfect(&mut damaged);
+            raw::repair_entries(&mut damaged);
             raw::repair_footer(&mut damaged);
             let keys = some(&keys, 12, round);
             survive(&damaged, &keys);
@@ -375,7 +377,9 @@ fn any_address() {
         let mut buffer = vec![0xaa; bytes.len() + 64];
         let expected: Vec<_> = {
             let table = Table::open(&bytes).unwrap();
-            keys.iter().map(|k| table.get(k).unwrap().map(|v| v.as_bytes().to_vec())).collect()
+            keys.iter()
+                .map(|k| table.get(Scalar, k).unwrap().map(|v| v.as_bytes().to_vec()))
+                .collect()
         };
         // Whatever the buffer's own address, all 64 residues occur.
         for offset in 0..64 {
@@ -384,11 +388,11 @@ fn any_address() {
             assert_eq!(table.verify(), Ok(()), "{name} at {offset}");
             let keys = &keys[..keys.len().min(16)];
             for (key, expected) in keys.iter().zip(&expected) {
-                let found = table.get(key).unwrap().map(|value| value.as_bytes().to_vec());
+                let found = table.get(Scalar, key).unwrap().map(|value| value.as_bytes().to_vec());
                 assert_eq!(found, *expected, "{name} at {offset}");
             }
-            let mut out = vec![None; keys.len()];
-            table.get_batch(keys, &mut out).unwrap();
+            let mut out = vec![None::<Value<'_>>; keys.len()];
+            table.get_batch(Scalar, keys, &mut out).unwrap();
             assert!(
                 out.iter()
                     .map(Option::is_some)
@@ -411,15 +415,14 @@ fn garbage_is_refused() {
             bytes[..64].copy_from_slice(&format::head());
         }
         if round % 3 == 1 && bytes.len() >= 192 {
-            let at = bytes.len() - 128;
-            put(&mut bytes, at, 4, 1);
             let len = bytes.len() as u64;
-            bytes[at + 6] = rng.below(3) as u8;
-            put(&mut bytes, at + 72, 8, len);
-            bytes[at + 120..].copy_from_slice(b"pkh-tail");
-            if len >= 64 + 128 + (72 << bytes[at + 6]) {
+            raw::set_tail(&mut bytes, "version", 1);
+            raw::set_tail(&mut bytes, "partition bits", rng.below(3) as u64);
+            raw::set_tail(&mut bytes, "file length", len);
+            raw::set_tail(&mut bytes, "tail magic", u64::from_le_bytes(*b"pkh-tail"));
+            if raw::has_footer(&bytes) {
                 let directory = raw::directory(&bytes) as u64;
-                put(&mut bytes, at + 80, 8, directory);
+                raw::set_tail(&mut bytes, "directory offset", directory);
             }
             raw::repair_footer(&mut bytes);
         }

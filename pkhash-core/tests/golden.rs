@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::craft;
-use common::raw::{self, get, put};
+use common::raw::{self, Block, get, put};
 use common::recipes::{self, RECIPES, Recipe};
 use pkhash_core::build::Options;
 use pkhash_core::{Error, Hasher, Layout, Section, Table, control, home, partition};
@@ -121,22 +121,31 @@ fn the_fields_of_the_specification_are_those_of_the_tests() {
         }
         bytes
     };
-    let of = |fields: &[(&str, usize, usize)]| {
-        let bytes = fields
-            .iter()
-            .flat_map(|(name, at, width)| (*at..at + width).map(|at| (at, (*name).to_owned())));
+    let of = |block| {
+        let bytes = raw::fields(block).flat_map(|field| {
+            (field.at..field.at + field.width).map(|at| (at, field.error_name().to_owned()))
+        });
         bytes.collect::<BTreeMap<_, _>>()
     };
-    assert_eq!(named(&section("First array", "Second array")), of(&raw::HOT_FIELDS));
-    assert_eq!(named(&section("Second array, for", "## 5")), of(&raw::COLD_FIELDS));
-    assert_eq!(named(&section("## 5. Tail", "## 6")), of(&raw::TAIL_FIELDS));
-    // What they are in a perfect table is told beside them.
-    for (name, at, _) in raw::PERFECT_FIELDS {
-        let word = name.split(' ').next_back().unwrap();
-        let row = format!("| {} |", at / 4 * 4);
-        let rows = section("First array", "Second array");
-        let told = rows.lines().any(|line| line.starts_with(&row) && line.contains(word));
-        assert!(told, "{name}: not in the directory of FORMAT.md §4");
+    for (from, to, block) in [
+        ("First array, inline and term-order", "First array, perfect", Block::Probed),
+        ("First array, perfect", "Second array, for", Block::Perfect),
+        ("Second array, for", "## 5", Block::Second),
+        ("## 5. Tail", "## 6", Block::Tail),
+    ] {
+        assert_eq!(named(&section(from, to)), of(block), "{from}");
+        // No byte is without a name.
+        let len = match block {
+            Block::Probed | Block::Perfect => raw::FIRST_LEN,
+            Block::Second => raw::SECOND_LEN,
+            Block::Tail => raw::TAIL_LEN,
+        };
+        assert!(of(block).into_keys().eq(0..len), "{from}");
+    }
+    // Every field is told apart by its name.
+    for (i, field) in raw::FIELDS.iter().enumerate() {
+        let same = |other: &raw::Field| other.block == field.block && other.name == field.name;
+        assert!(!raw::FIELDS[..i].iter().any(same), "{field:?}");
     }
 }
 
@@ -195,61 +204,39 @@ impl Fault {
 }
 
 /// Sets a field of the tail.
-fn set(bytes: &mut [u8], field: usize, value: u64) {
-    let width = raw::TAIL_FIELDS.iter().find(|(_, at, _)| *at == field).expect("a field").2;
-    let at = raw::tail(bytes) + field;
-    put(bytes, at, width, value);
+fn set_tail(bytes: &mut [u8], name: &str, value: u64) {
+    raw::set_tail(bytes, name, value);
 }
 
-/// Sets a field of partition 0 in the first array of the directory.
-fn set_hot(bytes: &mut [u8], field: usize, value: u64) {
-    let width = raw::HOT_FIELDS.iter().find(|(_, at, _)| *at == field).expect("a field").2;
-    let at = raw::hot(bytes, 0) + field;
-    put(bytes, at, width, value);
-}
-
-/// Sets a field of partition 0 in the second array of the directory.
-fn set_cold(bytes: &mut [u8], field: usize, value: u64) {
-    let at = raw::cold(bytes, 0) + field;
-    put(bytes, at, 8, value);
+/// Sets a field of partition 0.
+fn set_entry(bytes: &mut [u8], name: &str, value: u64) {
+    raw::set_entry(bytes, 0, name, value);
 }
 
 /// The error of a field of the tail.
-fn bad(bytes: &[u8], name: &'static str, field: usize, expected: u64) -> Error {
-    let (_, at, width) = *raw::TAIL_FIELDS.iter().find(|(_, at, _)| *at == field).expect("a field");
-    let offset = raw::tail(bytes) + at;
+fn bad_tail(bytes: &[u8], name: &str, expected: u64) -> Error {
     Error::BadField {
-        field: name,
-        offset: offset as u64,
+        field: raw::tail_field(name).error_name(),
+        offset: raw::tail_at(bytes, name) as u64,
         expected,
-        found: get(bytes, offset, width),
+        found: raw::tail_entry(bytes, name),
     }
 }
 
-/// The error of a field of partition 0 in the first array.
-fn bad_hot(bytes: &[u8], name: &'static str, field: usize, expected: u64) -> Error {
-    let (_, at, width) = *raw::HOT_FIELDS.iter().find(|(_, at, _)| *at == field).expect("a field");
-    let offset = raw::hot(bytes, 0) + at;
+/// The error of a field of partition 0.
+fn bad_entry(bytes: &[u8], name: &str, expected: u64) -> Error {
     Error::BadField {
-        field: name,
-        offset: offset as u64,
+        field: raw::entry_field(bytes, name).error_name(),
+        offset: raw::at(bytes, 0, name) as u64,
         expected,
-        found: get(bytes, offset, width),
+        found: raw::entry(bytes, 0, name),
     }
-}
-
-/// The error of partition 0's record bytes.
-fn bad_record_bytes(bytes: &[u8], expected: u64) -> Error {
-    let offset = raw::cold(bytes, 0);
-    let found = get(bytes, offset, 8);
-    Error::BadField { field: "record bytes", offset: offset as u64, expected, found }
 }
 
 fn footer_checksum(bytes: &[u8]) -> Error {
-    let at = raw::tail(bytes) + 112;
     Error::FooterChecksum {
-        offset: at as u64,
-        expected: get(bytes, at, 8),
+        offset: raw::tail_at(bytes, "footer checksum") as u64,
+        expected: raw::tail_entry(bytes, "footer checksum"),
         found: raw::footer_sum(bytes),
     }
 }
@@ -267,7 +254,7 @@ fn section_checksum(bytes: &[u8], section: Section) -> Error {
         section,
         partition: 0,
         offset: range.start as u64,
-        expected: get(bytes, raw::cold(bytes, 0) + 8 + 8 * i, 8),
+        expected: raw::entry(bytes, 0, raw::CHECKSUMS[i]),
         found,
     }
 }
@@ -289,34 +276,39 @@ fn head_magic(bytes: &[u8]) -> Error {
     Error::BadMagic { offset: 0, expected: *b"\x89pkhash\n", found: bytes[..8].try_into().unwrap() }
 }
 
+fn value_width(bytes: &[u8]) -> usize {
+    raw::tail_entry(bytes, "value width") as usize
+}
+
+fn longest_key(bytes: &[u8]) -> usize {
+    raw::tail_entry(bytes, "longest key") as usize
+}
+
 /// The occupied slots of partition 0, in order.
 fn occupied(bytes: &[u8]) -> Vec<usize> {
-    let slots = get(bytes, raw::hot(bytes, 0) + 16, 4) as usize;
     let control = raw::sections(bytes, 0)[1].start;
-    (0..slots).filter(|slot| bytes[control + slot] != 0).collect()
+    (0..slots(bytes, 0) as usize).filter(|slot| bytes[control + slot] != 0).collect()
 }
 
 /// The `i`-th occupied slot: offsets of its control byte, its slot word and its record.
 fn nth(bytes: &[u8], i: usize) -> (usize, usize, usize) {
     let slot = occupied(bytes)[i];
     let [_, control, words, records] = raw::sections(bytes, 0);
-    let tail = raw::tail(bytes);
-    if bytes[tail + 4] == 2 {
+    if raw::layout(bytes) == raw::TERM_ORDER {
         let word = words.start + 8 * slot;
         let pointer = (get(bytes, word, 8) >> 24) as usize;
         // Wrapping: a wild pointer may be past what a small machine can address.
         (control.start + slot, word, records.start.wrapping_add(pointer.saturating_sub(1)))
     } else {
-        let width = usize::from(bytes[tail + 8]) + get(bytes, tail + 16, 4) as usize;
+        let width = value_width(bytes) + longest_key(bytes);
         (control.start + slot, 0, records.start + slot * width)
     }
 }
 
 /// The key of the `i`-th occupied slot of an inline table of partition 0.
 fn inline_key(bytes: &[u8], i: usize) -> Vec<u8> {
-    let tail = raw::tail(bytes);
-    let at = nth(bytes, i).2 + usize::from(bytes[tail + 8]);
-    bytes[at..at + get(bytes, tail + 16, 4) as usize].to_vec()
+    let at = nth(bytes, i).2 + value_width(bytes);
+    bytes[at..at + longest_key(bytes)].to_vec()
 }
 
 /// The first empty slot of partition 0.
@@ -333,19 +325,19 @@ fn example_record(bytes: &[u8], i: usize) -> usize {
 
 /// The hash of the table.
 fn hasher(bytes: &[u8]) -> Hasher {
-    Hasher::new(get(bytes, raw::tail(bytes) + 24, 8))
+    Hasher::new(raw::tail_entry(bytes, "seed"))
 }
 
 /// The key of a slot, or exception, of partition `p` of a perfect table; `None` if it has no bytes.
 fn perfect_key(bytes: &[u8], p: usize, slot: u64) -> Option<Vec<u8>> {
-    let (record, tail) = (&bytes[raw::perfect_record(bytes, p, slot)], raw::tail(bytes));
-    let unit = bytes[tail + 20];
+    let record = &bytes[raw::perfect_record(bytes, p, slot)];
+    let unit = raw::tail_entry(bytes, "offset unit");
     let padding = match record.last() {
         Some(last) if unit > 1 => usize::from(*last),
         None if unit > 0 => return None,
         _ => 0,
     };
-    Some(record[bytes[tail + 8].into()..record.len() - padding].to_vec())
+    Some(record[value_width(bytes)..record.len() - padding].to_vec())
 }
 
 /// The slot of a key in partition `p`, by its hash and its pilot.
@@ -355,11 +347,11 @@ fn own_slot(bytes: &[u8], p: usize, key: &[u8]) -> u64 {
 
 /// The first partition with keys.
 fn first_partition(bytes: &[u8]) -> usize {
-    (0..).find(|p| get(bytes, raw::hot(bytes, *p) + 8, 4) > 0).unwrap()
+    (0..).find(|p| raw::entry(bytes, *p, "partition keys") > 0).unwrap()
 }
 
 fn slots(bytes: &[u8], p: usize) -> u64 {
-    get(bytes, raw::hot(bytes, p) + 16, 4)
+    raw::entry(bytes, p, "partition slots")
 }
 
 /// The slots of the first partition with keys that hold their own key, in order; then the others.
@@ -413,12 +405,12 @@ fn foreign_slot(bytes: &[u8]) -> Error {
         if before.is_none() {
             leading = leading.or(record);
         }
-        if bytes[raw::tail(bytes) + 20] > 0 || before.or(leading) != record {
+        if raw::tail_entry(bytes, "offset unit") > 0 || before.or(leading) != record {
             return corrupt("slot of a key", at.start, own, slot);
         }
     }
     assert!(leading.is_some() && leading != first, "every slot holds what it should");
-    corrupt("empty slot", get(bytes, raw::hot(bytes, p), 8) as usize, 0, 1)
+    corrupt("empty slot", raw::entry(bytes, p, "partition offset") as usize, 0, 1)
 }
 
 /// The empty slots of `HALF_FULL`: those before its first key, and those behind.
@@ -461,7 +453,7 @@ fn cut_record(bytes: &mut [u8], len: u64) {
 /// The records of the first offset line behind all others, and the lines as they then must be.
 fn move_first_line(bytes: &mut [u8]) {
     let [_, _, lines, records] = raw::sections(bytes, 0);
-    let total = get(bytes, raw::cold(bytes, 0), 8);
+    let total = raw::entry(bytes, 0, "record bytes");
     let first = get(bytes, lines.start + 61, 2);
     bytes[records][..total as usize].rotate_left(first as usize);
     put(bytes, lines.start, 5, total - first);
@@ -565,9 +557,9 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Open,
-        |b| set(b, 0, 2),
+        |b| set_tail(b, "version", 2),
         |b| {
-            let offset = raw::tail(b) as u64;
+            let offset = raw::tail_at(b, "version") as u64;
             Error::UnsupportedVersion { offset, expected: 1, found: 2 }
         },
     ),
@@ -576,25 +568,25 @@ const FAULTS: &[Fault] = &[
         "example",
         Nothing,
         Open,
-        |b| set(b, 6, 11),
+        |b| set_tail(b, "partition bits", 11),
         // Perfect tables may have so many, but not in so few bytes.
-        |b| Error::TooShort { found: b.len() as u64, expected: 64 + 2048 * 72 + 128 },
+        |b| Error::TooShort { found: b.len() as u64, expected: 64 + 2048 * 96 + 128 },
     ),
     fault(
         "partition-bits-past-16",
         "example",
         Nothing,
         Open,
-        |b| set(b, 6, 17),
-        |b| bad(b, "partition bits", 6, 16),
+        |b| set_tail(b, "partition bits", 17),
+        |b| bad_tail(b, "partition bits", 16),
     ),
     fault(
         "file-length",
         "example",
         Footer,
         Open,
-        |b| set(b, 72, 1 << 32),
-        |b| bad(b, "file length", 72, b.len() as u64),
+        |b| set_tail(b, "file length", 1 << 32),
+        |b| bad_tail(b, "file length", b.len() as u64),
     ),
     fault(
         "line-lost-in-the-middle",
@@ -602,363 +594,405 @@ const FAULTS: &[Fault] = &[
         Nothing,
         Open,
         |b| drop(b.drain(128..192)),
-        |b| bad(b, "file length", 72, b.len() as u64),
+        |b| bad_tail(b, "file length", b.len() as u64),
     ),
     fault(
         "directory-past-the-head",
         "example",
         Nothing,
         Open,
-        |b| set(b, 6, 10),
-        |b| Error::TooShort { found: b.len() as u64, expected: 64 + 1024 * 72 + 128 },
+        |b| set_tail(b, "partition bits", 10),
+        |b| Error::TooShort { found: b.len() as u64, expected: 64 + 1024 * 96 + 128 },
     ),
     fault(
         "directory-offset",
         "example",
         Footer,
         Open,
-        |b| set(b, 80, u64::MAX),
-        |b| bad(b, "directory offset", 80, raw::directory(b) as u64),
+        |b| set_tail(b, "directory offset", u64::MAX),
+        |b| bad_tail(b, "directory offset", raw::directory(b) as u64),
     ),
-    fault("footer-checksum", "example", Nothing, Open, |b| set(b, 112, 0), footer_checksum),
-    fault("tail-flipped", "example", Nothing, Open, |b| set(b, 64, 3), footer_checksum),
-    fault("directory-flipped", "example", Nothing, Open, |b| set_hot(b, 20, 3), footer_checksum),
+    fault(
+        "footer-checksum",
+        "example",
+        Nothing,
+        Open,
+        |b| set_tail(b, "footer checksum", 0),
+        footer_checksum,
+    ),
+    fault(
+        "tail-flipped",
+        "example",
+        Nothing,
+        Open,
+        |b| set_tail(b, "largest value", 3),
+        footer_checksum,
+    ),
+    fault(
+        "directory-flipped",
+        "example",
+        Nothing,
+        Open,
+        |b| set_entry(b, "probe limit", 3),
+        footer_checksum,
+    ),
     // The tail behind its checksum.
     fault(
         "unknown-layout",
         "example",
         Footer,
         Open,
-        |b| set(b, 4, 3),
+        |b| set_tail(b, "layout", 3),
         // Now known: perfect, whose keys have one length if there is no unit.
-        |b| bad(b, "shortest key", 12, 10),
+        |b| bad_tail(b, "shortest key", 10),
     ),
-    fault("layout-4", "example", Footer, Open, |b| set(b, 4, 4), |b| bad(b, "layout", 4, 3)),
-    fault("layout-zero", "example", Footer, Open, |b| set(b, 4, 0), |b| bad(b, "layout", 4, 3)),
-    fault("unknown-hash", "example", Footer, Open, |b| set(b, 5, 2), |b| bad(b, "hash", 5, 1)),
+    fault(
+        "layout-4",
+        "example",
+        Footer,
+        Open,
+        |b| set_tail(b, "layout", 4),
+        |b| bad_tail(b, "layout", 3),
+    ),
+    fault(
+        "layout-zero",
+        "example",
+        Footer,
+        Open,
+        |b| set_tail(b, "layout", 0),
+        |b| bad_tail(b, "layout", 3),
+    ),
+    fault(
+        "unknown-hash",
+        "example",
+        Footer,
+        Open,
+        |b| set_tail(b, "hash", 2),
+        |b| bad_tail(b, "hash", 1),
+    ),
     fault(
         "hash-check",
         "example",
         Footer,
         Open,
-        |b| set(b, 32, 7),
-        |b| bad(b, "hash check", 32, Hasher::new(0).check_value()),
+        |b| set_tail(b, "hash check", 7),
+        |b| bad_tail(b, "hash check", Hasher::new(0).check_value()),
     ),
     fault(
         "other-seed",
         "example",
         Footer,
         Open,
-        |b| set(b, 24, 7),
-        |b| bad(b, "hash check", 32, Hasher::new(7).check_value()),
+        |b| set_tail(b, "seed", 7),
+        |b| bad_tail(b, "hash check", Hasher::new(7).check_value()),
     ),
     fault(
         "unknown-value-kind",
         "example",
         Footer,
         Open,
-        |b| set(b, 7, 2),
-        |b| bad(b, "value kind", 7, 1),
+        |b| set_tail(b, "value kind", 2),
+        |b| bad_tail(b, "value kind", 1),
     ),
     fault(
         "integer-of-no-bytes",
         "example",
         Footer,
         Open,
-        |b| set(b, 8, 0),
-        |b| bad(b, "value width", 8, 8),
+        |b| set_tail(b, "value width", 0),
+        |b| bad_tail(b, "value width", 8),
     ),
     fault(
         "integer-of-9-bytes",
         "example",
         Footer,
         Open,
-        |b| set(b, 8, 9),
-        |b| bad(b, "value width", 8, 8),
+        |b| set_tail(b, "value width", 9),
+        |b| bad_tail(b, "value width", 8),
     ),
     fault(
         "opaque-of-65-bytes",
         "inline-set",
         Footer,
         Open,
-        |b| set(b, 8, 65),
-        |b| bad(b, "value width", 8, 64),
+        |b| set_tail(b, "value width", 65),
+        |b| bad_tail(b, "value width", 64),
     ),
     fault(
         "filter-bits-too-many",
         "example",
         Footer,
         Open,
-        |b| set(b, 9, 65),
-        |b| bad(b, "filter bits", 9, 64),
+        |b| set_tail(b, "filter bits", 65),
+        |b| bad_tail(b, "filter bits", 64),
     ),
     fault(
         "filter-bits-set",
         "example",
         Footer,
         Open,
-        |b| set(b, 10, 4),
-        |b| bad(b, "filter bits set", 10, 5),
+        |b| set_tail(b, "filter bits set", 4),
+        |b| bad_tail(b, "filter bits set", 5),
     ),
     fault(
         "filter-bits-set-without-filter",
         "inline-no-filter",
         Footer,
         Open,
-        |b| set(b, 10, 5),
-        |b| bad(b, "filter bits set", 10, 0),
+        |b| set_tail(b, "filter bits set", 5),
+        |b| bad_tail(b, "filter bits set", 0),
     ),
     fault(
         "tail-reserved-11",
         "example",
         Footer,
         Open,
-        |b| set(b, 11, 1),
+        |b| set_tail(b, "records in a line", 1),
         // Not reserved in a perfect table.
-        |b| bad(b, "records in a line", 11, 0),
+        |b| bad_tail(b, "records in a line", 0),
     ),
     fault(
         "tail-reserved-20",
         "example",
         Footer,
         Open,
-        |b| set(b, 21, 1 << 23),
-        |b| bad(b, "tail reserved", 21, 0),
+        |b| set_tail(b, "tail reserved", 1 << 23),
+        |b| bad_tail(b, "tail reserved", 0),
     ),
     fault(
         "tail-reserved-21",
         "perfect-mixed",
         Footer,
         Open,
-        |b| set(b, 21, 1),
-        |b| bad(b, "tail reserved", 21, 0),
+        |b| set_tail(b, "tail reserved", 1),
+        |b| bad_tail(b, "tail reserved", 0),
     ),
     fault(
         "tail-reserved-88",
         "example",
         Footer,
         Open,
-        |b| set(b, 88, 1),
+        |b| set_tail(b, "exceptions", 1),
         // Not reserved in a perfect table.
-        |b| bad(b, "exceptions", 88, 0),
+        |b| bad_tail(b, "exceptions", 0),
     ),
     fault(
         "tail-reserved-96",
         "example",
         Footer,
         Open,
-        |b| set(b, 96, 1 << 63),
-        |b| bad(b, "tail reserved", 96, 0),
+        |b| set_tail(b, "tail reserved 96", 1 << 63),
+        |b| bad_tail(b, "tail reserved 96", 0),
     ),
     fault(
         "tail-reserved-104",
         "example",
         Footer,
         Open,
-        |b| set(b, 104, u64::MAX),
-        |b| bad(b, "tail reserved", 104, 0),
+        |b| set_tail(b, "tail reserved 104", u64::MAX),
+        |b| bad_tail(b, "tail reserved 104", 0),
     ),
     fault(
         "longest-key-inline",
         FILTERED,
         Footer,
         Open,
-        |b| set(b, 16, 32),
-        |b| bad(b, "longest key", 16, 31),
+        |b| set_tail(b, "longest key", 32),
+        |b| bad_tail(b, "longest key", 31),
     ),
     fault(
         "longest-key-term-order",
         "example",
         Footer,
         Open,
-        |b| set(b, 16, 1 << 31),
-        |b| bad(b, "longest key", 16, (1 << 31) - 1),
+        |b| set_tail(b, "longest key", 1 << 31),
+        |b| bad_tail(b, "longest key", (1 << 31) - 1),
     ),
     fault(
         "longest-key-of-no-keys",
         "term-order-no-keys",
         Footer,
         Open,
-        |b| set(b, 16, 1),
-        |b| bad(b, "longest key", 16, 0),
+        |b| set_tail(b, "longest key", 1),
+        |b| bad_tail(b, "longest key", 0),
     ),
     fault(
         "empty-keys",
         "inline-empty-key",
         Footer,
         Open,
-        |b| set(b, 40, 2),
-        |b| bad(b, "keys", 40, 1),
+        |b| set_tail(b, "keys", 2),
+        |b| bad_tail(b, "keys", 1),
     ),
     fault(
         "shortest-key-inline",
         FILTERED,
         Footer,
         Open,
-        |b| set(b, 12, 15),
-        |b| bad(b, "shortest key", 12, 16),
+        |b| set_tail(b, "shortest key", 15),
+        |b| bad_tail(b, "shortest key", 16),
     ),
     fault(
         "shortest-key-term-order",
         "example",
         Footer,
         Open,
-        |b| set(b, 12, 11),
-        |b| bad(b, "shortest key", 12, 10),
+        |b| set_tail(b, "shortest key", 11),
+        |b| bad_tail(b, "shortest key", 10),
     ),
     fault(
         "longest-key-perfect",
         ALIGNED,
         Footer,
         Open,
-        |b| set(b, 16, 65_537),
-        |b| bad(b, "longest key", 16, 65_536),
+        |b| set_tail(b, "longest key", 65_537),
+        |b| bad_tail(b, "longest key", 65_536),
     ),
     fault(
         "longest-key-perfect-mixed",
         MIXED,
         Footer,
         Open,
-        |b| set(b, 16, 1 << 31),
-        |b| bad(b, "longest key", 16, (1 << 31) - 1),
+        |b| set_tail(b, "longest key", 1 << 31),
+        |b| bad_tail(b, "longest key", (1 << 31) - 1),
     ),
     fault(
         "longest-key-of-no-keys-perfect",
         "perfect-no-keys",
         Footer,
         Open,
-        |b| set(b, 16, 1),
-        |b| bad(b, "longest key", 16, 0),
+        |b| set_tail(b, "longest key", 1),
+        |b| bad_tail(b, "longest key", 0),
     ),
     fault(
         "shortest-key-perfect",
         ALIGNED,
         Footer,
         Open,
-        |b| set(b, 12, 15),
-        |b| bad(b, "shortest key", 12, 16),
+        |b| set_tail(b, "shortest key", 15),
+        |b| bad_tail(b, "shortest key", 16),
     ),
     fault(
         "shortest-key-perfect-mixed",
         MIXED,
         Footer,
         Open,
-        |b| set(b, 12, 129),
-        |b| bad(b, "shortest key", 12, 128),
+        |b| set_tail(b, "shortest key", 129),
+        |b| bad_tail(b, "shortest key", 128),
     ),
     fault(
         "records-in-a-line-too-few",
         ALIGNED,
         Footer,
         Open,
-        |b| set(b, 11, 2),
-        |b| bad(b, "records in a line", 11, 3),
+        |b| set_tail(b, "records in a line", 2),
+        |b| bad_tail(b, "records in a line", 3),
     ),
     fault(
         "records-in-a-line-too-long",
         "perfect-long",
         Footer,
         Open,
-        |b| set(b, 11, 1),
-        |b| bad(b, "records in a line", 11, 0),
+        |b| set_tail(b, "records in a line", 1),
+        |b| bad_tail(b, "records in a line", 0),
     ),
     fault(
         "records-in-a-line-of-no-bytes",
         "perfect-set-of-the-empty-key",
         Footer,
         Open,
-        |b| set(b, 11, 1),
-        |b| bad(b, "records in a line", 11, 0),
+        |b| set_tail(b, "records in a line", 1),
+        |b| bad_tail(b, "records in a line", 0),
     ),
     fault(
         "records-in-a-line-with-a-unit",
         MIXED,
         Footer,
         Open,
-        |b| set(b, 11, 1),
-        |b| bad(b, "records in a line", 11, 0),
+        |b| set_tail(b, "records in a line", 1),
+        |b| bad_tail(b, "records in a line", 0),
     ),
     fault(
         "offset-unit-3",
         MIXED,
         Footer,
         Open,
-        |b| set(b, 20, 3),
-        |b| bad(b, "offset unit", 20, 0),
+        |b| set_tail(b, "offset unit", 3),
+        |b| bad_tail(b, "offset unit", 0),
     ),
     fault(
         "offset-unit-32",
         MIXED,
         Footer,
         Open,
-        |b| set(b, 20, 32),
-        |b| bad(b, "offset unit", 20, 0),
+        |b| set_tail(b, "offset unit", 32),
+        |b| bad_tail(b, "offset unit", 0),
     ),
     fault(
         "offset-unit-too-small",
         "perfect-unit-4",
         Footer,
         Open,
-        |b| set(b, 20, 2),
-        |b| bad(b, "offset unit", 20, 4),
+        |b| set_tail(b, "offset unit", 2),
+        |b| bad_tail(b, "offset unit", 4),
     ),
     fault(
         "offset-unit-of-an-empty-record",
         PADDED,
         Footer,
         Open,
-        |b| set(b, 20, 1),
-        |b| bad(b, "offset unit", 20, 2),
+        |b| set_tail(b, "offset unit", 1),
+        |b| bad_tail(b, "offset unit", 2),
     ),
     fault(
         "offset-unit-of-a-longer-key",
         MIXED,
         Footer,
         Open,
-        |b| set(b, 16, 37_439 - 4 + 1),
-        |b| bad(b, "offset unit", 20, 0),
+        |b| set_tail(b, "longest key", 37_439 - 4 + 1),
+        |b| bad_tail(b, "offset unit", 0),
     ),
     fault(
         "offset-unit-term-order",
         "example",
         Footer,
         Open,
-        |b| set(b, 20, 1),
-        |b| bad(b, "offset unit", 20, 0),
+        |b| set_tail(b, "offset unit", 1),
+        |b| bad_tail(b, "offset unit", 0),
     ),
     fault(
         "offset-unit-inline",
         FILTERED,
         Footer,
         Open,
-        |b| set(b, 20, 1),
-        |b| bad(b, "offset unit", 20, 0),
+        |b| set_tail(b, "offset unit", 1),
+        |b| bad_tail(b, "offset unit", 0),
     ),
     fault(
         "key-bytes-too-many",
         "example",
         Footer,
         Open,
-        |b| set(b, 56, 31),
-        |b| bad(b, "key bytes", 56, 30),
+        |b| set_tail(b, "key bytes", 31),
+        |b| bad_tail(b, "key bytes", 30),
     ),
     fault(
         "key-bytes-too-few",
         FILTERED,
         Footer,
         Open,
-        |b| set(b, 56, 959),
-        |b| bad(b, "key bytes", 56, 960),
+        |b| set_tail(b, "key bytes", 959),
+        |b| bad_tail(b, "key bytes", 960),
     ),
     fault(
         "keys-too-many",
         FILTERED,
         Footer,
         Open,
-        |b| set(b, 40, u64::MAX),
+        |b| set_tail(b, "keys", u64::MAX),
         |b| {
             // So many keys of 16 bytes would have more bytes.
-            bad(b, "key bytes", 56, u64::MAX)
+            bad_tail(b, "key bytes", u64::MAX)
         },
     ),
     fault(
@@ -966,24 +1000,24 @@ const FAULTS: &[Fault] = &[
         "inline-no-filter",
         Footer,
         Open,
-        |b| set(b, 64, 256),
-        |b| bad(b, "largest value", 64, 255),
+        |b| set_tail(b, "largest value", 256),
+        |b| bad_tail(b, "largest value", 255),
     ),
     fault(
         "largest-value-opaque",
         "inline-set",
         Footer,
         Open,
-        |b| set(b, 64, 1),
-        |b| bad(b, "largest value", 64, 0),
+        |b| set_tail(b, "largest value", 1),
+        |b| bad_tail(b, "largest value", 0),
     ),
     fault(
         "largest-value-of-no-keys",
         "inline-no-keys",
         Footer,
         Open,
-        |b| set(b, 64, 1),
-        |b| bad(b, "largest value", 64, 0),
+        |b| set_tail(b, "largest value", 1),
+        |b| bad_tail(b, "largest value", 0),
     ),
     // The directory.
     fault(
@@ -991,228 +1025,228 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 0, 128),
-        |b| bad_hot(b, "partition offset", 0, 64),
+        |b| set_entry(b, "partition offset", 128),
+        |b| bad_entry(b, "partition offset", 64),
     ),
     fault(
         "partition-offset-huge",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 0, u64::MAX),
-        |b| bad_hot(b, "partition offset", 0, 64),
+        |b| set_entry(b, "partition offset", u64::MAX),
+        |b| bad_entry(b, "partition offset", 64),
     ),
     fault(
         "partition-keys-too-many",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 8, 0xffff_ffff),
-        |b| bad_hot(b, "partition keys", 8, (1 << 31) / 4 * 3),
+        |b| set_entry(b, "partition keys", 0xffff_ffff),
+        |b| bad_entry(b, "partition keys", (1 << 31) / 4 * 3),
     ),
     fault(
         "partition-homes",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 12, 5),
-        |b| bad_hot(b, "partition homes", 12, 4),
+        |b| set_entry(b, "partition homes", 5),
+        |b| bad_entry(b, "partition homes", 4),
     ),
     fault(
         "partition-slots-too-many",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 16, 0xffff_ffff),
-        |b| bad_hot(b, "partition slots", 16, 1 << 31),
+        |b| set_entry(b, "partition slots", 0xffff_ffff),
+        |b| bad_entry(b, "partition slots", 1 << 31),
     ),
     fault(
         "partition-slots-too-few",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 16, 3),
-        |b| bad_hot(b, "partition slots", 16, 4),
+        |b| set_entry(b, "partition slots", 3),
+        |b| bad_entry(b, "partition slots", 4),
     ),
     fault(
         "probe-limit-too-high",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 20, 4),
-        |b| bad_hot(b, "probe limit", 20, 3),
+        |b| set_entry(b, "probe limit", 4),
+        |b| bad_entry(b, "probe limit", 3),
     ),
     fault(
         "partition-buckets-too-many",
         ALIGNED,
         Footer,
         Open,
-        |b| set_hot(b, 12, 61),
-        |b| bad_hot(b, "partition buckets", 12, 60),
+        |b| set_entry(b, "partition buckets", 61),
+        |b| bad_entry(b, "partition buckets", 60),
     ),
     fault(
         "partition-buckets-none",
         ALIGNED,
         Footer,
         Open,
-        |b| set_hot(b, 12, 0),
-        |b| bad_hot(b, "partition buckets", 12, 1),
+        |b| set_entry(b, "partition buckets", 0),
+        |b| bad_entry(b, "partition buckets", 1),
     ),
     fault(
         "partition-buckets-without-keys",
         "perfect-no-keys",
         Footer,
         Open,
-        |b| set_hot(b, 12, 1),
-        |b| bad_hot(b, "partition buckets", 12, 0),
+        |b| set_entry(b, "partition buckets", 1),
+        |b| bad_entry(b, "partition buckets", 0),
     ),
     fault(
         "exceptions-too-many",
         "perfect-200-keys",
         Footer,
         Open,
-        |b| set_hot(b, 20, 65),
-        |b| bad_hot(b, "exceptions", 20, 64),
+        |b| set_entry(b, "exceptions", 65),
+        |b| bad_entry(b, "exceptions", 64),
     ),
     fault(
         "exceptions-of-all-keys",
         "perfect-1-key",
         Footer,
         Open,
-        |b| set_hot(b, 20, 1),
-        |b| bad_hot(b, "exceptions", 20, 0),
+        |b| set_entry(b, "exceptions", 1),
+        |b| bad_entry(b, "exceptions", 0),
     ),
     fault(
         "exceptions-without-keys",
         "perfect-no-keys",
         Footer,
         Open,
-        |b| set_hot(b, 20, 1),
-        |b| bad_hot(b, "exceptions", 20, 0),
+        |b| set_entry(b, "exceptions", 1),
+        |b| bad_entry(b, "exceptions", 0),
     ),
     fault(
         "partition-slots-half-empty",
         ALIGNED,
         Footer,
         Open,
-        |b| set_hot(b, 16, 121),
-        |b| bad_hot(b, "partition slots", 16, 120),
+        |b| set_entry(b, "partition slots", 121),
+        |b| bad_entry(b, "partition slots", 120),
     ),
     fault(
         "partition-slots-fewer-than-keys",
         ALIGNED,
         Footer,
         Open,
-        |b| set_hot(b, 16, 59),
-        |b| bad_hot(b, "partition slots", 16, 60),
+        |b| set_entry(b, "partition slots", 59),
+        |b| bad_entry(b, "partition slots", 60),
     ),
     fault(
         "partition-slots-fewer-than-placed",
         EXCEPTIONS,
         Footer,
         Open,
-        |b| set_hot(b, 16, 13),
-        |b| bad_hot(b, "partition slots", 16, 14),
+        |b| set_entry(b, "partition slots", 13),
+        |b| bad_entry(b, "partition slots", 14),
     ),
     fault(
         "filter-words-without-filter",
         ALIGNED,
         Footer,
         Open,
-        |b| set_hot(b, 24, 1),
-        |b| bad_hot(b, "filter words", 24, 0),
+        |b| set_entry(b, "filter words", 1),
+        |b| bad_entry(b, "filter words", 0),
     ),
     fault(
         "filter-words",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 24, 2),
-        |b| bad_hot(b, "filter words", 24, 1),
+        |b| set_entry(b, "filter words", 2),
+        |b| bad_entry(b, "filter words", 1),
     ),
     fault(
         "partition-reserved",
         "example",
         Footer,
         Open,
-        |b| set_hot(b, 28, 1),
-        |b| bad_hot(b, "partition reserved", 28, 0),
+        |b| set_entry(b, "partition reserved", 1),
+        |b| bad_entry(b, "partition reserved", 0),
     ),
     fault(
         "record-bytes-inline",
         FILTERED,
         Footer,
         Open,
-        |b| set_cold(b, 0, 5),
-        |b| bad_record_bytes(b, 20 * get(b, raw::hot(b, 0) + 16, 4)),
+        |b| set_entry(b, "record bytes", 5),
+        |b| bad_entry(b, "record bytes", 20 * raw::entry(b, 0, "partition slots")),
     ),
     fault(
         "record-bytes-too-many",
         "example",
         Footer,
         Open,
-        |b| set_cold(b, 0, (1 << 40) - 1),
-        |b| bad_record_bytes(b, (1 << 40) - 2),
+        |b| set_entry(b, "record bytes", (1 << 40) - 1),
+        |b| bad_entry(b, "record bytes", (1 << 40) - 2),
     ),
     fault(
         "record-line",
         MIXED,
         Footer,
         Open,
-        |b| set_hot(b, 28, 0),
+        |b| set_entry(b, "record line", 0),
         // A line of pilots, and one of offsets.
-        |b| bad_hot(b, "record line", 28, 2),
+        |b| bad_entry(b, "record line", 2),
     ),
     fault(
         "record-line-of-no-keys",
         "perfect-no-keys",
         Footer,
         Open,
-        |b| set_hot(b, 28, 1),
-        |b| bad_hot(b, "record line", 28, 0),
+        |b| set_entry(b, "record line", 1),
+        |b| bad_entry(b, "record line", 0),
     ),
     fault(
         "record-bytes-of-lines",
         ALIGNED,
         Footer,
         Open,
-        |b| set_cold(b, 0, 61 * 20),
-        |b| bad_record_bytes(b, 61_u64.div_ceil(3) * 64),
+        |b| set_entry(b, "record bytes", 61 * 20),
+        |b| bad_entry(b, "record bytes", 61_u64.div_ceil(3) * 64),
     ),
     fault(
         "record-bytes-packed",
         PACKED,
         Footer,
         Open,
-        |b| set_cold(b, 0, 61_u64.div_ceil(3) * 64),
-        |b| bad_record_bytes(b, 61 * 20),
+        |b| set_entry(b, "record bytes", 61_u64.div_ceil(3) * 64),
+        |b| bad_entry(b, "record bytes", 61 * 20),
     ),
     fault(
         "record-bytes-of-one-exception-more",
         EXCEPTIONS,
         Footer,
         Open,
-        |b| set_hot(b, 20, 4),
+        |b| set_entry(b, "exceptions", 4),
         // 15 slots, and 4 exceptions.
-        |b| bad_record_bytes(b, 19_u64.div_ceil(3) * 64),
+        |b| bad_entry(b, "record bytes", 19_u64.div_ceil(3) * 64),
     ),
     fault(
         "record-bytes-past-offset-lines",
         "perfect-unit-4",
         Footer,
         Open,
-        |b| set_cold(b, 0, 4 * ((1 << 40) - 2) + 1),
-        |b| bad_record_bytes(b, 4 * ((1 << 40) - 2)),
+        |b| set_entry(b, "record bytes", 4 * ((1 << 40) - 2) + 1),
+        |b| bad_entry(b, "record bytes", 4 * ((1 << 40) - 2)),
     ),
     fault(
         "partition-past-directory",
         "example",
         Footer,
         Open,
-        |b| set_cold(b, 0, 65),
+        |b| set_entry(b, "record bytes", 65),
         |b| Error::BadField {
             field: "partition end",
-            offset: raw::hot(b, 0) as u64,
+            offset: raw::at(b, 0, "partition offset") as u64,
             expected: raw::directory(b) as u64,
             found: raw::directory(b) as u64 + 64,
         },
@@ -1222,32 +1256,32 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Open,
-        |b| set_cold(b, 0, 0),
-        |b| bad(b, "directory offset", 80, raw::directory(b) as u64 - 64),
+        |b| set_entry(b, "record bytes", 0),
+        |b| bad_tail(b, "directory offset", raw::directory(b) as u64 - 64),
     ),
     fault(
         "keys-of-the-tail",
         "example",
         Footer,
         Open,
-        |b| set(b, 40, 4),
-        |b| bad(b, "keys", 40, 3),
+        |b| set_tail(b, "keys", 4),
+        |b| bad_tail(b, "keys", 3),
     ),
     fault(
         "slots-of-the-tail",
         "example",
         Footer,
         Open,
-        |b| set(b, 48, 5),
-        |b| bad(b, "slots", 48, 4),
+        |b| set_tail(b, "slots", 5),
+        |b| bad_tail(b, "slots", 4),
     ),
     fault(
         "exceptions-of-the-tail",
         EXCEPTIONS,
         Footer,
         Open,
-        |b| set(b, 88, 2),
-        |b| bad(b, "exceptions", 88, 3),
+        |b| set_tail(b, "exceptions", 2),
+        |b| bad_tail(b, "exceptions", 3),
     ),
     // The sections' checksums.
     fault(
@@ -1307,7 +1341,7 @@ const FAULTS: &[Fault] = &[
         FILTERED,
         Footer,
         Verify,
-        |b| set_cold(b, 24, 1),
+        |b| set_entry(b, "slot word checksum", 1),
         |b| section_checksum(b, Section::SlotWords),
     ),
     // The body, with good checksums.
@@ -1445,7 +1479,7 @@ const FAULTS: &[Fault] = &[
         },
         |b| {
             let at = example_record(b, 1);
-            let slots = b.len() - 72 - 128 - at;
+            let slots = raw::directory(b) - at;
             corrupt("record runs past its section", at, 33, slots as u64)
         },
     ),
@@ -1460,7 +1494,7 @@ const FAULTS: &[Fault] = &[
         },
         |b| {
             let at = example_record(b, 1);
-            let left = b.len() - 72 - 128 - at;
+            let left = raw::directory(b) - at;
             corrupt("key length of a record", at, 33, left as u64)
         },
     ),
@@ -1621,7 +1655,7 @@ const FAULTS: &[Fault] = &[
         FILTERED,
         Footer,
         Verify,
-        |b| set_hot(b, 20, 1),
+        |b| set_entry(b, "probe limit", 1),
         |b| corrupt("probe limit of a partition", 64, longest_probe(b), 1),
     ),
     fault(
@@ -1629,7 +1663,7 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Verify,
-        |b| set_cold(b, 0, 34),
+        |b| set_entry(b, "record bytes", 34),
         |_| corrupt("record bytes of a partition", 64, 33, 34),
     ),
     fault(
@@ -1638,8 +1672,8 @@ const FAULTS: &[Fault] = &[
         Footer,
         Verify,
         |b| {
-            set_hot(b, 16, 5);
-            set(b, 48, 5);
+            set_entry(b, "partition slots", 5);
+            set_tail(b, "slots", 5);
         },
         |_| corrupt("slots of a partition", 64, 4, 5),
     ),
@@ -1703,7 +1737,7 @@ const FAULTS: &[Fault] = &[
         ALIGNED,
         Footer,
         Verify,
-        |b| set_cold(b, 24, 1),
+        |b| set_entry(b, "slot word checksum", 1),
         |b| section_checksum(b, Section::OffsetLines),
     ),
     // A perfect table's slots, with good checksums.
@@ -1726,14 +1760,21 @@ const FAULTS: &[Fault] = &[
         Footer,
         Verify,
         |b| {
-            let at = raw::hot(b, 0) + 22;
-            let seed = get(b, at, 2);
+            let seed = raw::entry(b, 0, "partition seed");
             assert!(seed > 0, "with seed 0 they meet");
-            put(b, at, 2, seed + 1);
+            set_entry(b, "partition seed", seed + 1);
+            raw::repair_entries(b);
         },
         foreign_slot,
     ),
-    fault("one-bucket-more", PACKED, Footer, Verify, |b| set_hot(b, 12, 21), foreign_slot),
+    fault(
+        "one-bucket-more",
+        PACKED,
+        Footer,
+        Verify,
+        |b| set_entry(b, "partition buckets", 21),
+        foreign_slot,
+    ),
     fault(
         "key-in-a-foreign-slot",
         ALIGNED,
@@ -1925,7 +1966,7 @@ const FAULTS: &[Fault] = &[
             put(b, at, 2, end + 1);
         },
         |b| {
-            let (line, bytes) = (raw::sections(b, 0)[2].start, get(b, raw::cold(b, 0), 8));
+            let (line, bytes) = (raw::sections(b, 0)[2].start, raw::entry(b, 0, "record bytes"));
             corrupt("end of a record by its offset line", line, bytes, bytes + 1)
         },
     ),
@@ -1937,7 +1978,7 @@ const FAULTS: &[Fault] = &[
         |b| let_a_line_fall(b),
         |b| {
             let line = raw::sections(b, 0)[2].start;
-            let bytes = get(b, raw::cold(b, 0), 8);
+            let bytes = raw::entry(b, 0, "record bytes");
             corrupt("end of a record by its offset line", line, bytes, get(b, line + 7, 2))
         },
     ),
@@ -2036,7 +2077,7 @@ const FAULTS: &[Fault] = &[
             put(b, at, 2, end + 1);
         },
         |b| {
-            let (line, bytes) = (raw::sections(b, 0)[2].start, get(b, raw::cold(b, 0), 8));
+            let (line, bytes) = (raw::sections(b, 0)[2].start, raw::entry(b, 0, "record bytes"));
             corrupt("slots of an offset line", line, bytes, bytes + 1)
         },
     ),
@@ -2091,11 +2132,11 @@ const FAULTS: &[Fault] = &[
         Everything,
         Verify,
         |b| {
-            let at = raw::sections(b, 0)[3].start + get(b, raw::cold(b, 0), 8) as usize;
+            let at = raw::sections(b, 0)[3].start + raw::entry(b, 0, "record bytes") as usize;
             b[at] = 7;
         },
         |b| {
-            let at = raw::sections(b, 0)[3].start + get(b, raw::cold(b, 0), 8) as usize;
+            let at = raw::sections(b, 0)[3].start + raw::entry(b, 0, "record bytes") as usize;
             corrupt("padding", at, 0, 7)
         },
     ),
@@ -2116,9 +2157,9 @@ const FAULTS: &[Fault] = &[
         Footer,
         Verify,
         |b| {
-            set_hot(b, 8, 61);
-            set(b, 40, 61);
-            set(b, 56, 61 * 16);
+            set_entry(b, "partition keys", 61);
+            set_tail(b, "keys", 61);
+            set_tail(b, "key bytes", 61 * 16);
         },
         |_| corrupt("keys of a partition", 64, 60, 61),
     ),
@@ -2128,11 +2169,11 @@ const FAULTS: &[Fault] = &[
         Footer,
         Verify,
         |b| {
-            let bytes = get(b, raw::cold(b, 0), 8);
-            set_cold(b, 0, bytes + 1);
+            let bytes = raw::entry(b, 0, "record bytes");
+            set_entry(b, "record bytes", bytes + 1);
         },
         |b| {
-            let bytes = get(b, raw::cold(b, 0), 8);
+            let bytes = raw::entry(b, 0, "record bytes");
             corrupt("record bytes of a partition", 64, bytes - 1, bytes)
         },
     ),
@@ -2141,7 +2182,7 @@ const FAULTS: &[Fault] = &[
         MIXED,
         Footer,
         Verify,
-        |b| set(b, 16, 129),
+        |b| set_tail(b, "longest key", 129),
         |b| corrupt("longest key of the tail", b.len(), 128, 129),
     ),
     fault(
@@ -2149,7 +2190,7 @@ const FAULTS: &[Fault] = &[
         "perfect-200-keys",
         Footer,
         Verify,
-        |b| set(b, 64, 250),
+        |b| set_tail(b, "largest value", 250),
         |b| corrupt("largest value of the tail", b.len(), 199, 250),
     ),
     fault(
@@ -2157,7 +2198,7 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Verify,
-        |b| set(b, 56, 17),
+        |b| set_tail(b, "key bytes", 17),
         |b| corrupt("key bytes of the tail", b.len(), 18, 17),
     ),
     fault(
@@ -2165,7 +2206,7 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Verify,
-        |b| set(b, 12, 1),
+        |b| set_tail(b, "shortest key", 1),
         |b| corrupt("shortest key of the tail", b.len(), 0, 1),
     ),
     fault(
@@ -2173,7 +2214,7 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Verify,
-        |b| set(b, 16, 11),
+        |b| set_tail(b, "longest key", 11),
         |b| corrupt("longest key of the tail", b.len(), 10, 11),
     ),
     fault(
@@ -2181,7 +2222,7 @@ const FAULTS: &[Fault] = &[
         "example",
         Footer,
         Verify,
-        |b| set(b, 64, 69_999),
+        |b| set_tail(b, "largest value", 69_999),
         |b| corrupt("largest value of the tail", b.len(), 70_000, 69_999),
     ),
 ];
@@ -2189,7 +2230,7 @@ const FAULTS: &[Fault] = &[
 /// `full-control` has all slots occupied, those that were empty by a key of zeros. Of each slot in
 /// order `verify` compares the order, the slot, and the control byte.
 fn first_fault_of_full_control(bytes: &[u8]) -> Error {
-    let homes = get(bytes, raw::hot(bytes, 0) + 12, 4) as u32;
+    let homes = raw::entry(bytes, 0, "partition homes") as u32;
     let mut before = None;
     for slot in 0.. {
         let (byte, _, at) = nth(bytes, slot);
@@ -2222,7 +2263,7 @@ fn key_of_partition_3() -> [u8; 8] {
 
 /// The probe limit that the keys of an inline table of one partition need.
 fn longest_probe(bytes: &[u8]) -> u64 {
-    let homes = get(bytes, raw::hot(bytes, 0) + 12, 4) as u32;
+    let homes = raw::entry(bytes, 0, "partition homes") as u32;
     (0..occupied(bytes).len())
         .map(|i| {
             let hash = Hasher::new(0).hash(&inline_key(bytes, i));
@@ -2279,7 +2320,7 @@ fn partition_bits_belong_to_the_layout() {
         assert_eq!(table.verify(), Ok(()));
         assert_eq!(table.footer().partition_bits, bits);
         for layout in [raw::INLINE, raw::TERM_ORDER] {
-            set(&mut bytes, 4, layout.into());
+            set_tail(&mut bytes, "layout", layout.into());
             raw::repair_footer(&mut bytes);
             let expected = match bits {
                 // Control bytes are never absent: 64 of them past the end.
@@ -2289,7 +2330,7 @@ fn partition_bits_belong_to_the_layout() {
                     expected: 64,
                     found: 128,
                 },
-                _ => bad(&bytes, "partition bits", 6, 10),
+                _ => bad_tail(&bytes, "partition bits", 10),
             };
             assert_eq!(Table::open(&bytes).map(|_| ()), Err(expected), "{layout}, {bits}");
         }
@@ -2301,8 +2342,8 @@ fn exceptions_without_a_record_are_found() {
     // One exception more than there are keys for: its slot is empty. (Where keys have one length there
     // is no empty slot, and this cannot be.)
     let mut bytes = recipes::find(LINES).golden();
-    set_hot(&mut bytes, 20, 1);
-    raw::repair_perfect(&mut bytes);
+    set_entry(&mut bytes, "exceptions", 1);
+    raw::repair_entries(&mut bytes);
     raw::repair_footer(&mut bytes);
     let table = Table::open(&bytes).unwrap();
     assert_eq!(table.iter().filter(Result::is_ok).count(), 70);

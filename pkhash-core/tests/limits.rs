@@ -13,7 +13,7 @@ use pkhash_core::format::{
 };
 use pkhash_core::{
     Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, MAX_FILTER_BITS, MAX_VALUE_WIDTH, Result,
-    Stage, Table, Value, ValueFormat, control,
+    Scalar, Stage, Table, Value, ValueFormat, control,
 };
 
 /// The longest key of a perfect table of several key lengths, with the value before it: 28 records of 2,340
@@ -276,7 +276,7 @@ fn builds(options: &Options, pairs: &[Pair]) -> Result<()> {
     let table = Table::open(&bytes).expect("the reader takes what the builder writes");
     assert_eq!(table.verify(), Ok(()));
     for (key, value) in pairs {
-        let found = table.get(key).expect("a sound table");
+        let found = table.get(Scalar, key).expect("a sound table");
         assert_eq!(found.map(Value::as_bytes), Some(&value[..]));
         let (staged, _) = lookup(&bytes, table.footer(), key).expect("a sound table");
         assert_eq!(staged.as_ref(), Some(value));
@@ -575,7 +575,8 @@ fn the_largest_tables_there_can_be() {
     let perfect_of = |record_bytes| RawPartition {
         slots: SLOTS,
         homes: KEYS,
-        probe_limit: 0xffff_0000 | u64::from(MAX_EXCEPTIONS),
+        exceptions: MAX_EXCEPTIONS.into(),
+        seed: 0xffff,
         record_bytes,
         ..RawPartition::perfect(KEYS, 64, 0)
     };
@@ -595,7 +596,7 @@ fn the_largest_tables_there_can_be() {
         let (end, len) = (raw.encode(), raw.file_len());
         assert_eq!(
             u128::from(len),
-            u128::from(partition) * u128::from(n) + 64 + 72 * u128::from(n) + 128
+            u128::from(partition) * u128::from(n) + 64 + 96 * u128::from(n) + 128
         );
         let footer = Footer::parse(&end, len).expect("sizes that fit");
         assert_eq!((footer.keys, footer.slots), (KEYS * n, SLOTS * n));
@@ -683,7 +684,7 @@ fn sizes_of_perfect_partitions_that_follow_from_their_keys() {
             let partition = RawPartition {
                 slots,
                 record_bytes: (slots + exceptions) * 20,
-                probe_limit: exceptions,
+                exceptions,
                 homes: 1,
                 ..RawPartition::perfect(keys, 0, 0)
             };
@@ -698,7 +699,7 @@ fn sizes_of_perfect_partitions_that_follow_from_their_keys() {
         assert_eq!(refused(&of(keys, most + 1)), ("exceptions", most, most + 1));
         // Any seed.
         let mut raw = of(keys, 0);
-        raw.partitions[0].probe_limit = 0xffff << 16;
+        raw.partitions[0].seed = 0xffff;
         assert_accepted(&raw);
     }
 }

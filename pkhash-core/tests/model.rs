@@ -10,7 +10,9 @@ use pkhash_core::build::{
     self, Assembler, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
 };
 use pkhash_core::format::{self, MAX_INLINE_KEY_LEN, TAIL_LEN};
-use pkhash_core::{Error, Footer, Hasher, Layout, Lookup, Table, ValueFormat, partition};
+use pkhash_core::{
+    Error, Footer, HashedKeys, Hasher, Layout, Lookup, Scalar, Table, Value, ValueFormat, partition,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -208,10 +210,10 @@ fn agrees_with_model(
     let all: Vec<&[u8]> = model.keys().chain(&absent).map(Vec::as_slice).collect();
     if !all.is_empty() {
         let batch: Vec<&[u8]> = (0..rng.below(200)).map(|_| all[rng.below(all.len())]).collect();
-        let mut out = vec![None; batch.len()];
-        table.get_batch(&batch, &mut out).unwrap();
+        let mut out = vec![None::<Value<'_>>; batch.len()];
+        table.get_batch(Scalar, &batch, &mut out).unwrap();
         for (key, value) in batch.iter().zip(out) {
-            prop_assert_eq!(value, table.get(key).unwrap());
+            prop_assert_eq!(value, table.get(Scalar, key).unwrap());
         }
     }
     Ok(())
@@ -356,7 +358,7 @@ fn no_keys_and_one_key() {
     // An empty table needs no entries, scratch or values at all.
     let mut out = [0; 1024];
     let len = build::build(&Options::default(), &mut [], &mut [], &mut [], &mut out).unwrap();
-    assert_eq!(Table::open(&out[..len]).unwrap().get(b""), Ok(None));
+    assert_eq!(Table::open(&out[..len]).unwrap().get(Scalar, b""), Ok(None));
 }
 
 /// [`build::build`] into a buffer that is larger than needed and marked; `Err` only if the buffer has
@@ -452,7 +454,7 @@ fn values_that_do_not_fit() {
         let table = Table::open(&bytes).unwrap();
         assert_eq!(table.footer().value.width(), width);
         assert_eq!(table.footer().max_value, max);
-        assert_eq!(table.get(b"key").unwrap().unwrap().as_u64(), Some(max));
+        assert_eq!(table.get(Scalar, b"key").unwrap().unwrap().as_u64(), Some(max));
     }
 }
 
@@ -480,7 +482,7 @@ fn keys_of_another_length() {
     let table = Table::open(&bytes).unwrap();
     for len in [0, 7, 9, 31, 32, 300] {
         let key = vec![0; len];
-        assert_eq!(table.get(&key), Ok(None));
+        assert_eq!(table.get(Scalar, &key), Ok(None));
         assert_eq!(lookup(&bytes, table.footer(), &key).unwrap().0, None);
     }
 }
@@ -663,18 +665,17 @@ fn buffers_too_small() {
     let table = Table::open(&bytes).unwrap();
     for (keys, out) in [(1, 0), (0, 1), (33, 32), (2, 40)] {
         assert_eq!(
-            table.get_batch(&vec![[0; 8]; keys], &mut vec![None; out]),
+            table.get_batch(Scalar, &vec![[0; 8]; keys], &mut vec![None::<Value<'_>>; out]),
             Err(Error::BatchLength { expected: keys, found: out })
         );
         // As many hashes as answers, then as many as keys.
         for hashes in [out, keys] {
             let found = if hashes == keys { out } else { hashes };
             assert_eq!(
-                table.get_batch_hashed_with(
-                    pkhash_core::Scalar,
-                    &vec![[0; 8]; keys],
-                    &vec![0; hashes],
-                    &mut vec![None; out]
+                table.get_batch(
+                    Scalar,
+                    HashedKeys { keys: &vec![[0; 8]; keys], hashes: &vec![0; hashes] },
+                    &mut vec![None::<Value<'_>>; out]
                 ),
                 Err(Error::BatchLength { expected: keys, found })
             );
@@ -753,20 +754,20 @@ fn thousands_of_keys_of_one_hash() {
             // Bounded by the keys of that hash, and no shorter than they need.
             assert!(u64::from(limit) <= n && u64::from(limit) >= n >> bits, "{limit}");
 
-            let mut out = vec![None; pairs.len()];
+            let mut out = vec![None::<Value<'_>>; pairs.len()];
             let keys: Vec<&[u8]> = pairs.iter().map(|pair| pair.0.as_slice()).collect();
-            assert_eq!(table.get_batch(&keys, &mut out), Ok(pairs.len()));
+            assert_eq!(table.get_batch(Scalar, &keys, &mut out), Ok(pairs.len()));
             for (value, (_, expected)) in out.iter().zip(&pairs) {
                 assert_eq!(value.unwrap().as_bytes(), expected);
             }
             // Each one staged is many reads: some, with the first and the last among them.
             for (key, value) in pairs.iter().step_by(97).chain(pairs.last()) {
-                assert_eq!(table.get(key).unwrap().unwrap().as_bytes(), value);
+                assert_eq!(table.get(Scalar, key).unwrap().unwrap().as_bytes(), value);
                 let (found, _) = lookup(&bytes, table.footer(), key).unwrap();
                 assert_eq!(found.as_ref(), Some(value));
             }
             let absent = [0xee; 16];
-            assert_eq!(table.get(&absent), Ok(None));
+            assert_eq!(table.get(Scalar, &absent), Ok(None));
             assert_eq!(lookup(&bytes, table.footer(), &absent).unwrap().0, None);
         }
     }
@@ -949,8 +950,8 @@ fn units_are_the_least_that_hold_a_line_of_the_longest_keys() {
             assert_eq!((table.footer().unit, table.footer().slots), (unit, 29));
             assert_eq!(table.verify(), Ok(()));
             for (key, value) in &pairs {
-                assert_eq!(table.get(key).unwrap().unwrap().as_bytes(), value);
-                assert_eq!(table.get(&key[1..]), Ok(None));
+                assert_eq!(table.get(Scalar, key).unwrap().unwrap().as_bytes(), value);
+                assert_eq!(table.get(Scalar, &key[1..]), Ok(None));
                 assert_eq!(lookup(&bytes, table.footer(), key).unwrap().0.as_ref(), Some(value));
             }
             let lines = raw::sections(&bytes, 0)[2].clone();
@@ -1073,14 +1074,14 @@ fn partitions_up_to_2_to_the_16() {
             assert_eq!(table.verify(), Ok(()));
             assert_eq!(table.iter().count(), pairs.len());
             for (key, value) in &pairs {
-                assert_eq!(table.get(key).unwrap().unwrap().as_bytes(), value);
+                assert_eq!(table.get(Scalar, key).unwrap().unwrap().as_bytes(), value);
                 assert_eq!(lookup(&bytes, table.footer(), key).unwrap().0.as_ref(), Some(value));
                 let hash = options.hasher.hash(key);
                 assert_eq!(table.range(hash, hash).count(), 1);
             }
             let absent: Vec<[u8; 8]> = (1..300u64).map(|i| (i << 32).to_be_bytes()).collect();
-            let mut out = vec![None; absent.len()];
-            assert_eq!(table.get_batch(&absent, &mut out), Ok(0));
+            let mut out = vec![None::<Value<'_>>; absent.len()];
+            assert_eq!(table.get_batch(Scalar, &absent, &mut out), Ok(0));
         }
     }
 }

@@ -34,7 +34,7 @@ fn strangers() -> Vec<Vec<u8>> {
     keys
 }
 
-/// All kernels give the answers of core's `Table::get`.
+/// All kernels give the answers of core's scalar kernel.
 fn agree(table: &Table<'_>, keys: &[&[u8]], name: &str) -> common::Answers {
     let expected = answers(table, None, keys);
     expected.assert_coherent(keys);

@@ -15,8 +15,8 @@ use common::{answers, with};
 use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
 use pkhash_core::map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapLine, MapPlan, SegmentMap};
 use pkhash_core::{
-    CHUNK, EMPTY, Error, GROUP_MAX, Hasher, Layout, Matches, Scalar, Table, Value, ValueFormat,
-    control, home,
+    CHUNK, EMPTY, Error, GROUP_MAX, HashedKeys, Hasher, Layout, Matches, Scalar, Table, Value,
+    ValueFormat, control, get_batch_of, home,
 };
 use pkhash_simd::Kernel;
 
@@ -46,7 +46,6 @@ conformance!([scalar, sse2, avx2, avx512, neon]:
     pilots_and_offset_lines_at_random,
     perfect_batches_of_every_length,
     keys_in_other_slots,
-    directories_at_random,
     tags_at_every_place_and_address,
     segment_maps,
     batches_over_many_tables
@@ -137,7 +136,7 @@ fn larger() -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
     tables
 }
 
-/// The kernel answers as core's `Table::get` does, whatever the table's bytes.
+/// The kernel answers as core's scalar kernel does, whatever the table's bytes.
 fn check_table(kernel: Kernel, bytes: &[u8], keys: &[&[u8]]) {
     let Ok(table) = Table::open(bytes) else { return };
     let expected = answers(&table, None, keys);
@@ -154,9 +153,8 @@ fn open_wide(bytes: &mut [u8], p: usize) {
     if raw::layout(bytes) == raw::PERFECT {
         return;
     }
-    let at = raw::hot(bytes, p);
-    let keys = raw::get(bytes, at + 8, 4);
-    put(bytes, at + 20, 4, keys);
+    let keys = raw::entry(bytes, p, "partition keys");
+    raw::set_entry(bytes, p, "probe limit", keys);
 }
 
 /// Damages a table in each partition, and checks it with its footer repaired, with all checksums
@@ -317,7 +315,7 @@ mod checks {
                 let keys: Vec<&[u8]> =
                     pairs.iter().chain(&absent).map(|pair| pair.0.as_slice()).collect();
                 for (i, key) in keys.iter().enumerate() {
-                    let found = kernel.get(&table, key).expect("a sound table");
+                    let found = table.get(kernel, key).expect("a sound table");
                     let expected = pairs.get(i).map(|pair| pair.1.as_slice());
                     assert_eq!(found.map(Value::as_bytes), expected);
                 }
@@ -414,7 +412,7 @@ mod checks {
             for round in 0..12 {
                 let keys = some(&keys, 16 * round, CHUNK + 2);
                 check_damaged(kernel, &bytes, &keys, |bytes, p| {
-                    let buckets = raw::get(bytes, raw::hot(bytes, p) + 12, 4) as usize;
+                    let buckets = raw::buckets(bytes, p) as usize;
                     let [_, pilots, lines, _] = raw::sections(bytes, p);
                     for pilot in &mut bytes[pilots][..buckets] {
                         if round % 3 == 0 || rng.below(4 * round) == 0 {
@@ -528,6 +526,7 @@ mod checks {
             assert!(chosen.len() > 1, "{wanted:?}");
             let tables: Vec<Table<'_>> =
                 chosen.iter().map(|(bytes, _)| Table::open(bytes).expect("sound")).collect();
+            let tables: Vec<&Table<'_>> = tables.iter().collect();
             let keys: Vec<&[u8]> =
                 chosen.iter().flat_map(|(_, keys)| keys.iter().map(Vec::as_slice)).collect();
             let hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
@@ -551,12 +550,12 @@ mod checks {
                 let asks = &asks[first..first + n];
                 let expected: Vec<Option<Value<'_>>> = asks
                     .iter()
-                    .map(|ask| tables[ask.table as usize].get(keys[ask.key as usize]))
+                    .map(|ask| tables[ask.table as usize].get(Scalar, keys[ask.key as usize]))
                     .collect::<Result<_, _>>()
                     .expect("sound tables");
                 // Not None, so that every place must be written.
                 let mut out = vec![tables[0].iter().next().map(|kv| kv.expect("sound").1); n];
-                let found = kernel.get_asked(&tables, asks, &keys, &hashes, &mut out);
+                let found = get_batch_of(kernel, &tables, asks, &keys, &hashes, &mut out);
                 assert_eq!(out, expected, "{}, {wanted:?}, {n} keys", kernel.name());
                 assert_eq!(found, Ok(expected.iter().flatten().count()));
             }
@@ -566,12 +565,12 @@ mod checks {
                 (Ask { key: keys.len() as u32, ..asks[0] }, "keys", keys.len()),
                 (Ask { table: tables.len() as u32, ..asks[0] }, "tables", tables.len()),
             ] {
-                let found = kernel.get_asked(&tables, &[ask], &keys, &hashes, &mut out);
+                let found = get_batch_of(kernel, &tables, &[ask], &keys, &hashes, &mut out);
                 assert_eq!(found, Err(Error::NoSuchAsk { what, expected, found: expected }));
             }
-            let short = kernel.get_asked(&tables, &asks[..2], &keys, &hashes, &mut out);
+            let short = get_batch_of(kernel, &tables, &asks[..2], &keys, &hashes, &mut out);
             assert_eq!(short, Err(Error::BatchLength { expected: 2, found: 1 }));
-            let fewer = kernel.get_asked(&tables, &asks[..1], &keys, &hashes[1..], &mut out);
+            let fewer = get_batch_of(kernel, &tables, &asks[..1], &keys, &hashes[1..], &mut out);
             let (expected, found) = (keys.len(), keys.len() - 1);
             assert_eq!(fewer, Err(Error::BatchLength { expected, found }));
         }
@@ -587,14 +586,14 @@ mod checks {
             }
             let table = Table::open(&bytes).expect("a valid file");
             let singles: Vec<Option<Value<'_>>> =
-                keys.iter().map(|key| table.get(key).expect("a sound table")).collect();
+                keys.iter().map(|key| table.get(Scalar, key).expect("a sound table")).collect();
             for n in (0..=3 * CHUNK + 1).chain([5 * CHUNK, 8 * CHUNK - 1]) {
                 let batch = some(&keys, n, n);
                 let expected: Vec<_> =
                     singles.iter().cycle().skip(n % keys.len()).take(n).collect();
                 // Not None, so that every place must be written.
                 let mut out = vec![singles[0]; n];
-                let found = kernel.get_batch(&table, &batch, &mut out);
+                let found = table.get_batch(kernel, &batch, &mut out);
                 assert_eq!(found, Ok(out.iter().flatten().count()));
                 assert!(out.iter().eq(expected), "{}: {n} keys of {}", kernel.name(), recipe.name);
             }
@@ -607,10 +606,10 @@ mod checks {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             let keys = some(&keys, 0, keys.len());
-            let tail = raw::tail(&bytes);
-            let width = usize::from(bytes[tail + 8]) + raw::get(&bytes, tail + 16, 4) as usize;
+            let of = |name| raw::tail_entry(&bytes, name) as usize;
+            let width = of("value width") + of("longest key");
             // Or perfect, with keys of one length.
-            let inline = bytes[tail + 4] != raw::TERM_ORDER && bytes[tail + 20] == 0;
+            let inline = raw::layout(&bytes) != raw::TERM_ORDER && of("offset unit") == 0;
             for by in [1, 2, 5, 8, 13, 16, 31, 40] {
                 for left in [true, false] {
                     check_damaged(kernel, &bytes, &keys, |bytes, p| {
@@ -630,28 +629,6 @@ mod checks {
                         bytes[words].chunks_exact_mut(8).for_each(|word| word[2] = 255);
                     });
                 }
-            }
-        }
-    }
-
-    /// Other bytes than those whose footer was parsed: answers mean nothing, but nothing is read
-    /// outside, and nothing panics. (Prefetches of any address are part of it.)
-    pub(crate) fn directories_at_random(kernel: Kernel) {
-        let mut rng = Rng(5);
-        for recipe in RECIPES {
-            let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
-            let keys = some(&keys, 0, CHUNK + 2);
-            let footer = *Table::open(&bytes).expect("a valid file").footer();
-            for round in 0..16 {
-                let mut damaged = bytes.clone();
-                let directory = raw::directory(&bytes);
-                for byte in &mut damaged[directory..] {
-                    if round == 0 || rng.below(round) == 0 {
-                        *byte = if round == 1 { 0xff } else { rng.next() as u8 };
-                    }
-                }
-                let table = Table::with_footer(&damaged, footer).expect("as many bytes");
-                let _ = answers(&table, Some(kernel), &keys);
             }
         }
     }
@@ -780,13 +757,15 @@ fn batches_of_another_length() {
     let keys = [[0u8; 16]; 3];
     for kernel in common::kernels() {
         for n in [0, 2, 4] {
-            let mut out = vec![None; n];
-            let expected = Error::BatchLength { expected: 3, found: n };
-            assert_eq!(kernel.get_batch(&table, &keys, &mut out), Err(expected));
-            let found = kernel.get_batch_hashed(&table, &keys, &[0; 3], &mut out);
-            assert_eq!(found, Err(expected));
-            let found = kernel.get_batch_hashed(&table, &keys, &vec![0; n], &mut [None; 3]);
-            assert_eq!(found, Err(expected));
+            let mut out = vec![None::<Value<'_>>; n];
+            let expected = Err(Error::BatchLength { expected: 3, found: n });
+            assert_eq!(table.get_batch(kernel, &keys, &mut out), expected);
+            assert_eq!(table.get_batch(kernel, keys, &mut vec![true; n]), expected);
+            assert_eq!(table.get_batch(kernel, keys, &mut vec![Some(1u32); n]), expected);
+            let hashed = |hashes| HashedKeys { keys: &keys, hashes };
+            assert_eq!(table.get_batch(kernel, hashed(&[0; 3]), &mut out), expected);
+            let fewer = vec![0; n];
+            assert_eq!(table.get_batch(kernel, hashed(&fewer), &mut [false; 3]), expected);
         }
     }
 }

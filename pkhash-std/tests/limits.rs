@@ -96,7 +96,7 @@ mod past_4_gib {
     use std::path::Path;
 
     use pkhash_std::core::{
-        FixedKeys, Footer, Hasher, Layout, Lookup, Value, control, home, partition, tag,
+        FixedKeys, Footer, HashedKeys, Hasher, Layout, Lookup, Value, control, home, partition, tag,
     };
     use pkhash_std::{Kernel, OpenOptions, TableFile};
 
@@ -220,7 +220,7 @@ mod past_4_gib {
                 }
                 _ => {
                     let scale = |x: u64, n: u64| ((x >> 32) * n) >> 32;
-                    let x = match entry.probe_limit >> 16 {
+                    let x = match entry.seed {
                         0 => hash << bits,
                         s => hash.wrapping_mul(0xd6e8_feb8_6659_fd93u64.wrapping_mul(2 * s - 1)),
                     };
@@ -277,21 +277,22 @@ mod past_4_gib {
             let found = table.get(key).unwrap().and_then(Value::doc_id);
             assert_eq!(found, *expected, "get, {name}");
         }
-        let mut out = vec![None; keys.len()];
+        let mut out = vec![None::<Value<'_>>; keys.len()];
         assert_eq!(table.get_batch(keys, &mut out).unwrap(), hits);
         assert_eq!(docs(out), expected, "get_batch, {name}");
         let buffer = keys.concat();
         let fixed = FixedKeys::new(&buffer, 16).unwrap();
-        let mut out = vec![None; keys.len()];
-        assert_eq!(table.get_batch_fixed(fixed, &mut out).unwrap(), hits);
-        assert_eq!(docs(out), expected, "get_batch_fixed, {name}");
-        let mut out = vec![None; keys.len()];
-        assert_eq!(table.get_batch_doc_ids(keys, &mut out).unwrap(), hits);
-        assert_eq!(out, expected, "get_batch_doc_ids, {name}");
+        let mut out = vec![None::<Value<'_>>; keys.len()];
+        assert_eq!(table.get_batch(fixed, &mut out).unwrap(), hits);
+        assert_eq!(docs(out), expected, "get_batch of keys of one length, {name}");
+        let mut out = vec![None::<u32>; keys.len()];
+        assert_eq!(table.get_batch(keys, &mut out).unwrap(), hits);
+        assert_eq!(out, expected, "get_batch of doc IDs, {name}");
         let hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
-        let mut out = vec![None; keys.len()];
-        assert_eq!(table.get_batch_hashed(keys, &hashes, &mut out).unwrap(), hits);
-        assert_eq!(docs(out), expected, "get_batch_hashed, {name}");
+        let hashed = HashedKeys { keys, hashes: &hashes };
+        let mut out = vec![None::<Value<'_>>; keys.len()];
+        assert_eq!(table.get_batch(hashed, &mut out).unwrap(), hits);
+        assert_eq!(docs(out), expected, "get_batch with hashes, {name}");
     }
 
     /// A lookup that reads from the file what it needs, and nothing else.
@@ -335,7 +336,7 @@ mod past_4_gib {
             for (per_line, seed) in [(0, 0), (3, 7)] {
                 let placed = RawPartition::perfect(320_000_000 / n, FILTER_BITS, 1);
                 let partition = RawPartition {
-                    probe_limit: seed << 16 | 1,
+                    seed,
                     record_bytes: perfect_bytes(placed.slots + 1, 20, per_line),
                     ..placed
                 };
@@ -344,11 +345,7 @@ mod past_4_gib {
             }
             for (unit, seed) in [(1, 0), (4, 0xffff)] {
                 let placed = RawPartition::perfect(3_000_000, FILTER_BITS, 1);
-                let partition = RawPartition {
-                    probe_limit: seed << 16 | 1,
-                    record_bytes: 6 * (1 << 30) / n,
-                    ..placed
-                };
+                let partition = RawPartition { seed, record_bytes: 6 * (1 << 30) / n, ..placed };
                 kinds.push(("perfect, spans", spans(unit, vec![partition; n as usize])));
             }
         }

@@ -100,7 +100,7 @@ fn a_table_of_every_kind_on_every_kernel() {
                 let docs = values.iter().map(|value| value.and_then(Value::doc_id));
                 assert!(docs.eq(expected.iter().copied()));
                 let mut docs = vec![None; keys.len()];
-                assert_eq!(file.get_batch_doc_ids(keys, &mut docs).unwrap(), hits);
+                assert_eq!(file.get_batch(keys, &mut docs).unwrap(), hits);
                 assert_eq!(docs, expected);
                 // What it holds, too.
                 if from % 8 == 0 {

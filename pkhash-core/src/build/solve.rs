@@ -394,7 +394,7 @@ mod tests {
         let mut seen = vec![false; slots as usize];
         let mut entries = vec![false; n];
         let each = |entry: u32, at: u32| {
-            let x = spread(hashes[entry as usize], 0, solved.seed);
+            let x = spread(hashes[entry as usize], multiplier(0, solved.seed));
             assert_eq!(slot(x, pilots[bucket(x, buckets) as usize], slots), at);
             assert!(!core::mem::replace(&mut seen[at as usize], true), "two keys in slot {at}");
             assert!(!core::mem::replace(&mut entries[entry as usize], true));
@@ -449,7 +449,8 @@ mod tests {
         // with every other one, since the step from one to the next undoes the multiplier. (In a smaller
         // partition recent buckets would end the search before its limit.)
         let n = 2400usize;
-        let inverse = (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(spread(x, 0, 1))));
+        let inverse = (0..6)
+            .fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(spread(x, multiplier(0, 1)))));
         let crafted: Vec<u64> = hashes(n / 12, 9)
             .into_iter()
             .enumerate()

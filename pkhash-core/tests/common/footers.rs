@@ -73,10 +73,9 @@ pub(crate) fn assert_accepted(raw: &RawFooter) -> Footer {
         assert!(Footer::parse(&end, wrong).is_err());
         // The tail made to agree with the wrong length: now the directory does not.
         let mut end = end.clone();
-        let tail = end.len() - 128;
-        raw::put(&mut end, tail + 72, 8, wrong);
         let footer_len = end.len() as u64;
-        raw::put(&mut end, tail + 80, 8, wrong.wrapping_sub(footer_len));
+        raw::set_tail(&mut end, "file length", wrong);
+        raw::set_tail(&mut end, "directory offset", wrong.wrapping_sub(footer_len));
         raw::repair_footer(&mut end);
         assert!(Footer::parse(&end, wrong).is_err());
     }

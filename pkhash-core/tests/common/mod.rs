@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use pkhash_core::build::{self, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice};
 use pkhash_core::map::{LINE_TAGS, MapLine};
 use pkhash_core::{
-    CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, Kernel, Layout, Lookup, Matches, Partition,
+    CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, HashedKeys, Kernel, Layout, Lookup, Matches,
     Result, Scalar, Stage, Table, Value, ValueFormat, partition,
 };
 
@@ -200,25 +200,24 @@ pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option
             assert_eq!(state.want(), None, "a lookup that has found its key wants nothing");
         }
     }
-    let table = Table::with_footer(data, *footer)?;
-    let p = partition(footer.hasher.hash(key), footer.partition_bits);
-    let entry = table.partition(p).expect("a hash has a partition");
+    let p = partition(footer.hasher.hash(key), footer.partition_bits) as usize;
+    let of = |name| raw::entry(data, p, name);
     if footer.layout == Layout::Perfect {
-        assert_bounded_perfect(footer, &entry, key, &reads);
+        assert_bounded_perfect(footer, of("partition slots"), of("exceptions"), key, &reads);
     } else {
-        assert_bounded(footer, &entry, key, &reads);
+        assert_bounded(footer, of("probe limit"), key, &reads);
     }
     Ok((found, reads))
 }
 
 /// The bound of FORMAT.md §7.2.
-fn assert_bounded_perfect(footer: &Footer, entry: &Partition, key: &[u8], reads: &Reads) {
+fn assert_bounded_perfect(footer: &Footer, slots: u64, exceptions: u64, key: &[u8], reads: &Reads) {
     let (len, longest) = (key.len() as u64, u64::from(footer.max_key_len));
     let unit = u64::from(footer.unit);
     // The empty key, where its record would have no bytes.
     let no_bytes = unit == 1 && footer.value.width() == 0 && len == 0;
     let too_long = if unit == 0 { len != longest } else { len > longest };
-    if too_long || no_bytes || entry.slots == 0 {
+    if too_long || no_bytes || slots == 0 {
         assert_eq!(*reads, Reads::default(), "no key of {len} bytes");
         return;
     }
@@ -227,7 +226,7 @@ fn assert_bounded_perfect(footer: &Footer, entry: &Partition, key: &[u8], reads:
         0 | 1 => value_width + len,
         _ => (value_width + len + 1).next_multiple_of(unit),
     };
-    let slots = 1 + u64::from(entry.exceptions);
+    let slots = 1 + exceptions;
     let lines = if unit == 0 { 0 } else { slots };
     assert!(
         reads.filter == u64::from(footer.filter_bits > 0)
@@ -241,8 +240,7 @@ fn assert_bounded_perfect(footer: &Footer, entry: &Partition, key: &[u8], reads:
 }
 
 /// The bound of FORMAT.md §7.1.
-fn assert_bounded(footer: &Footer, entry: &Partition, key: &[u8], reads: &Reads) {
-    let limit = u64::from(entry.probe_limit);
+fn assert_bounded(footer: &Footer, limit: u64, key: &[u8], reads: &Reads) {
     let term_order = footer.layout == Layout::TermOrder;
     let varint = if term_order { raw::varint(key.len()).len() as u64 } else { 0 };
     let record = u64::from(footer.value.width()) + varint + key.len() as u64;
@@ -265,6 +263,16 @@ pub(crate) fn exercise(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     ask(table, keys);
 }
 
+/// The doc ID of a key is that of its value, if the table's values have one.
+fn assert_doc_id(table: &Table<'_>, key: &[u8]) {
+    let expected = match table.footer().value.width() {
+        1..=4 | 9.. => table.get(Scalar, key).map(|value| value.and_then(Value::doc_id)),
+        width => Err(Error::ValueWidth { expected: 4, found: width.into() }),
+    };
+    assert_eq!(table.get_doc_id(Scalar, key), expected, "doc ID of {key:02x?}");
+    assert_eq!(table.get_doc_id(Wide::<64>, key), expected, "doc ID of {key:02x?}");
+}
+
 /// [`exercise`] without reading all records.
 pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     let footer = table.footer();
@@ -272,11 +280,12 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     let mut singles = Vec::with_capacity(keys.len());
     for key in keys {
         let key = key.as_ref();
-        let single = table.get(key).map(owned);
+        let single = table.get(Scalar, key).map(owned);
         let hash = footer.hasher.hash(key);
-        assert_eq!(table.get_with(Wide::<64>, key).map(owned), single);
-        assert_eq!(table.get_hashed_with(Wide::<1>, hash, key).map(owned), single);
-        assert_eq!(table.get_with(Wide::<32>, key).map(owned), single);
+        assert_eq!(table.get(Wide::<64>, key).map(owned), single);
+        assert_eq!(table.get_hashed(Wide::<1>, hash, key).map(owned), single);
+        assert_eq!(table.get(Wide::<32>, key).map(owned), single);
+        assert_doc_id(table, key);
         let staged = lookup(table.as_bytes(), footer, key);
         assert_eq!(staged.map(|found| found.0), single);
         if single.as_ref().is_ok_and(Option::is_some) {
@@ -284,14 +293,19 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
         }
         singles.push(single);
     }
-    let mut out = vec![None; keys.len()];
-    let batch = table.get_batch(keys, &mut out);
+    let mut out = vec![None::<Value<'_>>; keys.len()];
+    let batch = table.get_batch(Scalar, keys, &mut out);
     let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher.hash(key.as_ref())).collect();
-    let mut hashed = vec![None; keys.len()];
-    let batch_hashed = table.get_batch_hashed_with(Wide::<32>, keys, &hashes, &mut hashed);
-    assert_eq!(batch_hashed.is_ok(), batch.is_ok());
+    let with_hashes = HashedKeys { keys, hashes: &hashes };
+    let mut hashed = vec![None::<Value<'_>>; keys.len()];
+    let batch_hashed = table.get_batch(Wide::<32>, with_hashes, &mut hashed);
+    let mut there = vec![false; keys.len()];
+    let batch_there = table.get_batch(Wide::<16>, keys, &mut there);
+    assert_eq!((batch_hashed.is_ok(), batch_there.is_ok()), (batch.is_ok(), batch.is_ok()));
     if batch.is_ok() {
         assert_eq!((&batch_hashed, &hashed), (&batch, &out));
+        assert_eq!(batch_there, batch);
+        assert!(there.iter().copied().eq(out.iter().map(Option::is_some)));
     }
     match singles.into_iter().collect::<Result<Vec<_>>>() {
         Ok(singles) => {
@@ -333,7 +347,8 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
     // There or not: a record of nothing is easily found where nothing is.
     keys.push(b"");
     for key in &keys {
-        assert_eq!(owned(table.get(key).unwrap()), expected(key), "get of {key:02x?}");
+        assert_eq!(owned(table.get(Scalar, key).unwrap()), expected(key), "get of {key:02x?}");
+        assert_doc_id(table, key);
         let (staged, _) = lookup(table.as_bytes(), footer, key).unwrap();
         assert_eq!(staged, expected(key), "staged lookup of {key:02x?}");
         if model.contains_key(*key) {
@@ -344,25 +359,37 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
         let keys = &keys[..len.min(keys.len())];
         for kernel_width in [8, 64] {
             // Not None, so that every place must be written.
-            let mut out = vec![table.get(keys.first().unwrap_or(&&b""[..])).unwrap(); keys.len()];
+            let any = table.get(Scalar, keys.first().unwrap_or(&&b""[..])).unwrap();
+            let mut out = vec![any; keys.len()];
             let found = match kernel_width {
-                8 => table.get_batch(keys, &mut out),
-                _ => table.get_batch_with(Wide::<64>, keys, &mut out),
+                8 => table.get_batch(Scalar, keys, &mut out),
+                _ => table.get_batch(Wide::<64>, keys, &mut out),
             };
-            assert_eq!(found, Ok(keys.iter().filter(|key| model.contains_key(**key)).count()));
+            let is_there: Vec<bool> = keys.iter().map(|key| model.contains_key(*key)).collect();
+            assert_eq!(found, Ok(is_there.iter().filter(|there| **there).count()));
             for (key, value) in keys.iter().zip(&out) {
                 assert_eq!(owned(*value), expected(key), "batch, {key:02x?}");
             }
             let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher.hash(key)).collect();
-            let mut hashed =
-                vec![table.get(keys.first().unwrap_or(&&b""[..])).unwrap(); keys.len()];
+            let with_hashes = HashedKeys { keys, hashes: &hashes };
+            let mut hashed = vec![any; keys.len()];
             let found_hashed = match kernel_width {
-                8 => table.get_batch_hashed_with(Scalar, keys, &hashes, &mut hashed),
-                _ => table.get_batch_hashed_with(Wide::<64>, keys, &hashes, &mut hashed),
+                8 => table.get_batch(Scalar, with_hashes, &mut hashed),
+                _ => table.get_batch(Wide::<64>, with_hashes, &mut hashed),
             };
             assert_eq!((found_hashed, &hashed), (found, &out), "batch with hashes");
+            // Answers that all are wrong.
+            let mut there: Vec<bool> = is_there.iter().map(|there| !there).collect();
+            let found_there = match kernel_width {
+                8 => table.get_batch(Scalar, keys, &mut there),
+                _ => table.get_batch(Wide::<64>, with_hashes, &mut there),
+            };
+            assert_eq!((found_there, there), (found, is_there), "batch of bools");
             let mut doc_ids = vec![Some(u32::MAX); keys.len()];
-            let found_ids = table.get_batch_doc_ids_with(Scalar, keys, &mut doc_ids);
+            let found_ids = match kernel_width {
+                8 => table.get_batch(Scalar, keys, &mut doc_ids),
+                _ => table.get_batch(Wide::<64>, with_hashes, &mut doc_ids),
+            };
             if matches!(footer.value.width(), 0 | 5..=8) {
                 assert!(matches!(found_ids, Err(Error::ValueWidth { expected: 4, .. })));
             } else {
@@ -382,11 +409,14 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
         let buffer = keys.concat();
         let fixed = FixedKeys::new(&buffer, len).expect("keys of one length");
         assert_eq!(fixed.len(), keys.len());
-        let mut out = vec![None; keys.len()];
-        let found = table.get_batch_fixed_with(Scalar, fixed, &mut out);
+        let mut out = vec![None::<Value<'_>>; keys.len()];
+        let found = table.get_batch(Scalar, fixed, &mut out);
         assert_eq!(found, Ok(out.iter().flatten().count()));
-        for (key, value) in keys.iter().zip(out) {
+        let mut there = vec![false; keys.len()];
+        assert_eq!(table.get_batch(Wide::<32>, fixed, &mut there), found);
+        for ((key, value), there) in keys.iter().zip(out).zip(there) {
             assert_eq!(owned(value), expected(key), "fixed batch, {key:02x?}");
+            assert_eq!(there, model.contains_key(*key), "fixed batch of bools, {key:02x?}");
         }
     }
 

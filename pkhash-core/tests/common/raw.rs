@@ -10,60 +10,168 @@ pub(crate) const HEAD_LEN: usize = 64;
 pub(crate) const TAIL_LEN: usize = 128;
 pub(crate) const GROUP_MAX: u64 = 64;
 
-/// Offset and width of each field of the tail.
-pub(crate) const TAIL_FIELDS: [(&str, usize, usize); 26] = [
-    ("version", 0, 4),
-    ("layout", 4, 1),
-    ("hash", 5, 1),
-    ("partition bits", 6, 1),
-    ("value kind", 7, 1),
-    ("value width", 8, 1),
-    ("filter bits", 9, 1),
-    ("filter bits set", 10, 1),
-    ("records in a line", 11, 1),
-    ("shortest key", 12, 4),
-    ("longest key", 16, 4),
-    ("offset unit", 20, 1),
-    ("tail reserved", 21, 3),
-    ("seed", 24, 8),
-    ("hash check", 32, 8),
-    ("keys", 40, 8),
-    ("slots", 48, 8),
-    ("key bytes", 56, 8),
-    ("largest value", 64, 8),
-    ("file length", 72, 8),
-    ("directory offset", 80, 8),
-    ("exceptions", 88, 8),
-    ("tail reserved", 96, 8),
-    ("tail reserved", 104, 8),
-    ("footer checksum", 112, 8),
-    ("tail magic", 120, 8),
+/// What a field belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// A partition's entry in the first array, inline and term-order.
+    Probed,
+    /// The same, perfect.
+    Perfect,
+    /// A partition's entry in the second array.
+    Second,
+    Tail,
+}
+use Block::{Perfect, Probed, Second, Tail};
+
+/// A field of the footer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    pub(crate) block: Block,
+    /// As in errors, but that a further field of one name has its offset behind it.
+    pub(crate) name: &'static str,
+    /// Offset in its block.
+    pub(crate) at: usize,
+    pub(crate) width: usize,
+}
+
+const fn field(block: Block, name: &'static str, at: usize, width: usize) -> Field {
+    Field { block, name, at, width }
+}
+
+/// Every field of the footer.
+pub(crate) const FIELDS: [Field; 48] = [
+    field(Probed, "control offset", 0, 8),
+    field(Probed, "records offset", 8, 8),
+    field(Probed, "partition homes", 16, 4),
+    field(Probed, "partition slots", 20, 4),
+    field(Probed, "probe limit", 24, 4),
+    field(Probed, "partition reserved", 28, 4),
+    field(Perfect, "pilots offset", 0, 8),
+    field(Perfect, "records offset", 8, 8),
+    field(Perfect, "multiplier", 16, 8),
+    field(Perfect, "partition buckets", 24, 4),
+    field(Perfect, "partition slots", 28, 4),
+    field(Second, "partition offset", 0, 8),
+    field(Second, "filter words", 8, 4),
+    field(Second, "partition keys", 12, 4),
+    field(Second, "exceptions", 16, 2),
+    field(Second, "partition seed", 18, 2),
+    field(Second, "partition reserved 20", 20, 4),
+    field(Second, "record bytes", 24, 8),
+    field(Second, "filter checksum", 32, 8),
+    // In a perfect table of the pilots.
+    field(Second, "control checksum", 40, 8),
+    // In a perfect table of the offset lines.
+    field(Second, "slot word checksum", 48, 8),
+    field(Second, "record checksum", 56, 8),
+    field(Tail, "version", 0, 4),
+    field(Tail, "layout", 4, 1),
+    field(Tail, "hash", 5, 1),
+    field(Tail, "partition bits", 6, 1),
+    field(Tail, "value kind", 7, 1),
+    field(Tail, "value width", 8, 1),
+    field(Tail, "filter bits", 9, 1),
+    field(Tail, "filter bits set", 10, 1),
+    field(Tail, "records in a line", 11, 1),
+    field(Tail, "shortest key", 12, 4),
+    field(Tail, "longest key", 16, 4),
+    field(Tail, "offset unit", 20, 1),
+    field(Tail, "tail reserved", 21, 3),
+    field(Tail, "seed", 24, 8),
+    field(Tail, "hash check", 32, 8),
+    field(Tail, "keys", 40, 8),
+    field(Tail, "slots", 48, 8),
+    field(Tail, "key bytes", 56, 8),
+    field(Tail, "largest value", 64, 8),
+    field(Tail, "file length", 72, 8),
+    field(Tail, "directory offset", 80, 8),
+    field(Tail, "exceptions", 88, 8),
+    field(Tail, "tail reserved 96", 96, 8),
+    field(Tail, "tail reserved 104", 104, 8),
+    field(Tail, "footer checksum", 112, 8),
+    field(Tail, "tail magic", 120, 8),
 ];
 
-/// Offset and width of each field of a partition's entry in the first array, then in the second. In a
-/// perfect table homes are buckets, control bytes are pilots, slot words are offset lines, and probe
-/// limit and reserved bytes are [`PERFECT_FIELDS`].
-pub(crate) const HOT_FIELDS: [(&str, usize, usize); 7] = [
-    ("partition offset", 0, 8),
-    ("partition keys", 8, 4),
-    ("partition homes", 12, 4),
-    ("partition slots", 16, 4),
-    ("probe limit", 20, 4),
-    ("filter words", 24, 4),
-    ("partition reserved", 28, 4),
-];
-pub(crate) const PERFECT_FIELDS: [(&str, usize, usize); 3] =
-    [("exceptions", 20, 2), ("partition seed", 22, 2), ("record line", 28, 4)];
-pub(crate) const COLD_FIELDS: [(&str, usize, usize); 5] = [
-    ("record bytes", 0, 8),
-    ("filter checksum", 8, 8),
-    ("control checksum", 16, 8),
-    ("slot word checksum", 24, 8),
-    ("record checksum", 32, 8),
-];
+/// Length of a partition's entry in the first array, in the second, and in both.
+pub(crate) const FIRST_LEN: usize = 32;
+pub(crate) const SECOND_LEN: usize = 64;
+pub(crate) const ENTRY_LEN: usize = FIRST_LEN + SECOND_LEN;
+
+/// The sections that have a checksum, by the names of those.
+pub(crate) const CHECKSUMS: [&str; 4] =
+    ["filter checksum", "control checksum", "slot word checksum", "record checksum"];
+
+impl Field {
+    /// Its name in errors.
+    pub(crate) fn error_name(&self) -> &'static str {
+        self.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ')
+    }
+}
+
+/// The fields of one block.
+pub(crate) fn fields(block: Block) -> impl Iterator<Item = &'static Field> {
+    FIELDS.iter().filter(move |field| field.block == block)
+}
+
+fn find(blocks: &[Block], name: &str) -> &'static Field {
+    let mut fields = blocks.iter().flat_map(|block| fields(*block));
+    fields.find(|field| field.name == name).unwrap_or_else(|| panic!("{blocks:?} has no {name}"))
+}
+
+/// What a partition's entry in the first array is in this layout.
+pub(crate) fn first(layout: u8) -> Block {
+    if layout == PERFECT { Perfect } else { Probed }
+}
+
+/// The field of this name in a partition's two entries.
+pub(crate) fn entry_field(bytes: &[u8], name: &str) -> &'static Field {
+    find(&[first(layout(bytes)), Second], name)
+}
+
+/// Where a field of partition `p` lies.
+pub(crate) fn at(bytes: &[u8], p: usize, name: &str) -> usize {
+    let field = entry_field(bytes, name);
+    let second = directory(bytes) + FIRST_LEN * partitions(bytes);
+    match field.block {
+        Second => second + SECOND_LEN * p + field.at,
+        _ => directory(bytes) + FIRST_LEN * p + field.at,
+    }
+}
+
+/// A field of partition `p`.
+pub(crate) fn entry(bytes: &[u8], p: usize, name: &str) -> u64 {
+    get(bytes, at(bytes, p, name), entry_field(bytes, name).width)
+}
+
+/// Sets a field of partition `p`.
+pub(crate) fn set_entry(bytes: &mut [u8], p: usize, name: &str, value: u64) {
+    let (at, width) = (at(bytes, p, name), entry_field(bytes, name).width);
+    put(bytes, at, width, value);
+}
+
+/// Where a field of the tail lies.
+pub(crate) fn tail_at(bytes: &[u8], name: &str) -> usize {
+    tail(bytes) + tail_field(name).at
+}
+
+pub(crate) fn tail_field(name: &str) -> &'static Field {
+    find(&[Tail], name)
+}
+
+/// A field of the tail.
+pub(crate) fn tail_entry(bytes: &[u8], name: &str) -> u64 {
+    get(bytes, tail_at(bytes, name), tail_field(name).width)
+}
+
+/// Sets a field of the tail.
+pub(crate) fn set_tail(bytes: &mut [u8], name: &str, value: u64) {
+    let at = tail_at(bytes, name);
+    put(bytes, at, tail_field(name).width, value);
+}
 
 pub(crate) fn align(bytes: u64) -> u64 {
-    bytes.div_ceil(64) * 64
+    // Wrapping: a damaged table may claim any length.
+    bytes.div_ceil(64).wrapping_mul(64)
 }
 
 /// A length as a varint.
@@ -94,27 +202,23 @@ pub(crate) fn tail(bytes: &[u8]) -> usize {
 
 /// Number of partitions that the tail names.
 pub(crate) fn partitions(bytes: &[u8]) -> usize {
-    1 << bytes[tail(bytes) + 6]
+    1 << tail_entry(bytes, "partition bits")
 }
 
 /// Offset of the directory, by the length of the file.
 pub(crate) fn directory(bytes: &[u8]) -> usize {
-    tail(bytes) - 72 * partitions(bytes)
-}
-
-/// Offset of partition `p`'s entry in the first array.
-pub(crate) fn hot(bytes: &[u8], p: usize) -> usize {
-    directory(bytes) + 32 * p
-}
-
-/// Offset of partition `p`'s entry in the second array.
-pub(crate) fn cold(bytes: &[u8], p: usize) -> usize {
-    directory(bytes) + 32 * partitions(bytes) + 40 * p
+    tail(bytes) - ENTRY_LEN * partitions(bytes)
 }
 
 /// The layout, by its number.
 pub(crate) fn layout(bytes: &[u8]) -> u8 {
-    bytes[tail(bytes) + 4]
+    tail_entry(bytes, "layout") as u8
+}
+
+/// Buckets or homes of partition `p`.
+pub(crate) fn buckets(bytes: &[u8], p: usize) -> u64 {
+    let perfect = layout(bytes) == PERFECT;
+    entry(bytes, p, if perfect { "partition buckets" } else { "partition homes" })
 }
 
 pub(crate) const INLINE: u8 = 1;
@@ -139,14 +243,18 @@ fn index_and_pointers(
 
 /// The sections of partition `p`: filter, control bytes or pilots, slot words or offset lines, records.
 pub(crate) fn sections(bytes: &[u8], p: usize) -> [Range<usize>; 4] {
-    let (at, unit) = (hot(bytes, p), bytes[tail(bytes) + 20]);
-    let [buckets, slots, words] = [12, 16, 24].map(|field| get(bytes, at + field, 4));
-    let (index, pointers) =
-        index_and_pointers(layout(bytes), unit, buckets, slots, get(bytes, at + 20, 2));
-    let lens = [align(8 * words), index, pointers, align(get(bytes, cold(bytes, p), 8))];
-    let mut from = get(bytes, at, 8) as usize;
+    let of = |name| entry(bytes, p, name);
+    let (index, pointers) = index_and_pointers(
+        layout(bytes),
+        tail_entry(bytes, "offset unit") as u8,
+        buckets(bytes, p),
+        of("partition slots"),
+        of("exceptions"),
+    );
+    let lens = [align(8 * of("filter words")), index, pointers, align(of("record bytes"))];
+    let mut from = of("partition offset") as usize;
     lens.map(|len| {
-        let section = from..from + len as usize;
+        let section = from..from.wrapping_add(len as usize);
         from = section.end;
         section
     })
@@ -157,14 +265,23 @@ fn scale(x: u64, n: u64) -> u64 {
     ((x >> 32) * n) >> 32
 }
 
+/// The number that hashes are multiplied by in a table of so many partition bits, with this seed of the partition.
+pub(crate) fn multiplier_of(partition_bits: u64, seed: u64) -> u64 {
+    match seed {
+        0 => 1 << partition_bits,
+        seed => 0xd6e8_feb8_6659_fd93u64.wrapping_mul(2 * seed - 1),
+    }
+}
+
+/// That of partition `p`, by its seed.
+fn multiplier(bytes: &[u8], p: usize) -> u64 {
+    multiplier_of(tail_entry(bytes, "partition bits"), entry(bytes, p, "partition seed"))
+}
+
 /// Bucket and slot of a hash in partition `p` of a perfect table.
 pub(crate) fn perfect_place(bytes: &[u8], p: usize, hash: u64) -> (u64, u64) {
-    let at = hot(bytes, p);
-    let [buckets, slots] = [12, 16].map(|field| get(bytes, at + field, 4));
-    let x = match get(bytes, at + 22, 2) {
-        0 => hash << bytes[tail(bytes) + 6],
-        seed => hash.wrapping_mul(0xd6e8_feb8_6659_fd93u64.wrapping_mul(2 * seed - 1)),
-    };
+    let x = hash.wrapping_mul(multiplier(bytes, p));
+    let (buckets, slots) = (buckets(bytes, p), entry(bytes, p, "partition slots"));
     let bucket = scale(x, buckets);
     let pilot = u64::from(bytes[sections(bytes, p)[1].start + bucket as usize]);
     let mixed = (x ^ pilot.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -174,11 +291,11 @@ pub(crate) fn perfect_place(bytes: &[u8], p: usize, hash: u64) -> (u64, u64) {
 /// Where in the file the record of a slot of partition `p` of a perfect table lies. (Slots from the
 /// partition's number of slots on are its exceptions.)
 pub(crate) fn perfect_record(bytes: &[u8], p: usize, slot: u64) -> Range<usize> {
-    let tail = tail(bytes);
-    let (unit, per_line) = (u64::from(bytes[tail + 20]), u64::from(bytes[tail + 11]));
+    let of = |name| tail_entry(bytes, name);
+    let (unit, per_line) = (of("offset unit"), of("records in a line"));
     let [_, _, lines, records] = sections(bytes, p);
     let (from, to) = if unit == 0 {
-        let width = u64::from(bytes[tail + 8]) + get(bytes, tail + 16, 4);
+        let width = of("value width") + of("longest key");
         let from = match per_line {
             0 => slot * width,
             r => slot / r * 64 + slot % r * width,
@@ -200,9 +317,10 @@ pub(crate) fn perfect_sections(
     p: usize,
     records: &[(u64, Vec<u8>, Vec<u8>)],
 ) -> [Vec<u8>; 4] {
-    let (at, tail) = (hot(bytes, p), tail(bytes));
-    let (unit, per_line) = (usize::from(bytes[tail + 20]), usize::from(bytes[tail + 11]));
-    let [buckets, slots, words] = [12, 16, 24].map(|field| get(bytes, at + field, 4) as usize);
+    let [unit, per_line] =
+        ["offset unit", "records in a line"].map(|name| tail_entry(bytes, name) as usize);
+    let [buckets, slots, words] = ["partition buckets", "partition slots", "filter words"]
+        .map(|name| entry(bytes, p, name) as usize);
     let found = sections(bytes, p);
     let mut sections = found.clone().map(|section| vec![0; section.len()]);
     let [filter, pilots, lines, body] = &mut sections;
@@ -232,7 +350,7 @@ pub(crate) fn perfect_sections(
             at_slot.push(Some(i));
         }
     }
-    assert_eq!((at_slot.len() - slots) as u64, get(bytes, at + 20, 2), "exceptions");
+    assert_eq!((at_slot.len() - slots) as u64, entry(bytes, p, "exceptions"), "exceptions");
 
     let record = |i: usize| [&sorted[i].2[..], &sorted[i].1].concat();
     if unit == 0 {
@@ -268,48 +386,60 @@ pub(crate) fn perfect_sections(
         }
         put(line, 61, 2, ((end - base) / unit) as u64);
     }
-    assert_eq!(end as u64, get(bytes, cold(bytes, p), 8), "record bytes");
+    assert_eq!(end as u64, entry(bytes, p, "record bytes"), "record bytes");
     sections
 }
 
 /// The footer's checksum: over directory and tail up to the checksum itself.
 pub(crate) fn footer_sum(bytes: &[u8]) -> u64 {
-    xxh3_64(&bytes[directory(bytes)..tail(bytes) + 112])
+    xxh3_64(&bytes[directory(bytes)..tail_at(bytes, "footer checksum")])
 }
 
-/// Makes what follows from the entries of a perfect table right again: where the records of each
-/// partition begin, and the sums of the tail.
-pub(crate) fn repair_perfect(bytes: &mut [u8]) {
+/// Makes what follows from other fields of the directory right again: where sections begin, multipliers, and
+/// the sums of the tail.
+pub(crate) fn repair_entries(bytes: &mut [u8]) {
+    const SUMS: [(&str, &str); 3] =
+        [("keys", "partition keys"), ("slots", "partition slots"), ("exceptions", "exceptions")];
     let mut sums = [0; 3];
     for p in 0..partitions(bytes) {
-        let (at, [filter, .., records]) = (hot(bytes, p), sections(bytes, p));
-        put(bytes, at + 28, 4, (records.start - filter.start) as u64 / 64);
-        for (sum, (field, width)) in sums.iter_mut().zip([(8, 4), (16, 4), (20, 2)]) {
-            *sum += get(bytes, at + field, width);
+        let [_, index, _, records] = sections(bytes, p).map(|section| section.start as u64);
+        if layout(bytes) == PERFECT {
+            set_entry(bytes, p, "pilots offset", index);
+            let multiplier = multiplier(bytes, p);
+            set_entry(bytes, p, "multiplier", multiplier);
+        } else {
+            set_entry(bytes, p, "control offset", index);
+        }
+        set_entry(bytes, p, "records offset", records);
+        for (sum, (_, name)) in sums.iter_mut().zip(SUMS) {
+            *sum += entry(bytes, p, name);
         }
     }
-    for (field, sum) in [40, 48, 88].into_iter().zip(sums) {
-        let at = tail(bytes) + field;
-        put(bytes, at, 8, sum);
+    for ((name, _), sum) in SUMS.into_iter().zip(sums) {
+        set_tail(bytes, name, sum);
     }
+}
+
+/// Whether the bytes have room for a footer of so many partition bits as they name.
+pub(crate) fn has_footer(bytes: &[u8]) -> bool {
+    let bits = tail_entry(bytes, "partition bits");
+    bits <= 16 && bytes.len() >= TAIL_LEN + (ENTRY_LEN << bits)
 }
 
 /// Makes the footer's checksum right again, if partition bits and length leave room for a footer.
 pub(crate) fn repair_footer(bytes: &mut [u8]) {
-    let bits = bytes[tail(bytes) + 6];
-    if bits <= 16 && bytes.len() >= TAIL_LEN + (72 << bits) {
-        let (at, sum) = (tail(bytes) + 112, footer_sum(bytes));
-        put(bytes, at, 8, sum);
+    if has_footer(bytes) {
+        let sum = footer_sum(bytes);
+        set_tail(bytes, "footer checksum", sum);
     }
 }
 
 /// Makes all checksums right again. The directory must be sound.
 pub(crate) fn repair_all(bytes: &mut [u8]) {
     for p in 0..partitions(bytes) {
-        for (i, section) in sections(bytes, p).into_iter().enumerate() {
+        for (section, name) in sections(bytes, p).into_iter().zip(CHECKSUMS) {
             let sum = if section.is_empty() { 0 } else { xxh3_64(&bytes[section]) };
-            let at = cold(bytes, p) + 8 + 8 * i;
-            put(bytes, at, 8, sum);
+            set_entry(bytes, p, name, sum);
         }
     }
     repair_footer(bytes);
@@ -322,8 +452,12 @@ pub(crate) struct RawPartition {
     /// Perfect: buckets.
     pub(crate) homes: u64,
     pub(crate) slots: u64,
-    /// Perfect: exceptions, and the seed above 16 bits of them.
+    /// Not perfect.
     pub(crate) probe_limit: u64,
+    /// Perfect.
+    pub(crate) exceptions: u64,
+    /// Perfect.
+    pub(crate) seed: u64,
     pub(crate) filter_words: u64,
     pub(crate) record_bytes: u64,
 }
@@ -338,7 +472,7 @@ impl RawPartition {
             slots: homes + extra,
             probe_limit: keys.min(100),
             filter_words: (keys * filter_bits).div_ceil(64),
-            record_bytes: 0,
+            ..Self::default()
         }
     }
 
@@ -349,9 +483,9 @@ impl RawPartition {
             keys,
             homes: placed.div_ceil(3),
             slots: (placed * 100).div_ceil(99),
-            probe_limit: exceptions,
+            exceptions,
             filter_words: (keys * filter_bits).div_ceil(64),
-            record_bytes: 0,
+            ..Self::default()
         }
     }
 }
@@ -373,9 +507,8 @@ pub(crate) struct RawFooter {
 impl RawFooter {
     /// Lengths of the sections of a partition, padding included.
     pub(crate) fn section_lens(&self, p: &RawPartition) -> [u64; 4] {
-        let exceptions = p.probe_limit & 0xffff;
         let (index, pointers) =
-            index_and_pointers(self.layout, self.unit, p.homes, p.slots, exceptions);
+            index_and_pointers(self.layout, self.unit, p.homes, p.slots, p.exceptions);
         [align(8 * p.filter_words), index, pointers, align(p.record_bytes)]
     }
 
@@ -392,55 +525,69 @@ impl RawFooter {
 
     /// Length of the file.
     pub(crate) fn file_len(&self) -> u64 {
-        self.offsets()[self.partitions.len()] + (72 * self.partitions.len() + TAIL_LEN) as u64
+        self.offsets()[self.partitions.len()]
+            + (ENTRY_LEN * self.partitions.len() + TAIL_LEN) as u64
     }
 
     /// Directory and tail.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let n = self.partitions.len();
         assert!(n.is_power_of_two());
-        let mut out = vec![0; 72 * n + TAIL_LEN];
+        let mut out = vec![0; ENTRY_LEN * n + TAIL_LEN];
+        let bits = u64::from(n.trailing_zeros());
+        // First what says where all else is.
+        set_tail(&mut out, "partition bits", bits);
+        set_tail(&mut out, "layout", self.layout.into());
         let offsets = self.offsets();
+        let perfect = self.layout == PERFECT;
+        let [index, homes] = match perfect {
+            true => ["pilots offset", "partition buckets"],
+            false => ["control offset", "partition homes"],
+        };
         for (p, partition) in self.partitions.iter().enumerate() {
-            let hot = 32 * p;
-            put(&mut out, hot, 8, offsets[p]);
-            put(&mut out, hot + 8, 4, partition.keys);
-            put(&mut out, hot + 12, 4, partition.homes);
-            put(&mut out, hot + 16, 4, partition.slots);
-            put(&mut out, hot + 20, 4, partition.probe_limit);
-            put(&mut out, hot + 24, 4, partition.filter_words);
-            if self.layout == PERFECT {
-                let before: u64 = self.section_lens(partition)[..3].iter().sum();
-                put(&mut out, hot + 28, 4, before / 64);
+            let [filter, before @ .., _] = self.section_lens(partition);
+            let index_at = offsets[p] + filter;
+            let mut set = |name, value| set_entry(&mut out, p, name, value);
+            set(index, index_at);
+            set("records offset", index_at + before.iter().sum::<u64>());
+            set(homes, partition.homes);
+            set("partition slots", partition.slots);
+            if perfect {
+                set("multiplier", multiplier_of(bits, partition.seed));
+            } else {
+                set("probe limit", partition.probe_limit);
             }
-            put(&mut out, 32 * n + 40 * p, 8, partition.record_bytes);
+            set("partition offset", offsets[p]);
+            set("filter words", partition.filter_words);
+            set("partition keys", partition.keys);
+            set("exceptions", partition.exceptions);
+            set("partition seed", partition.seed);
+            set("record bytes", partition.record_bytes);
         }
-        let keys = self.partitions.iter().map(|p| p.keys).sum::<u64>();
-        let slots = self.partitions.iter().map(|p| p.slots).sum::<u64>();
-        let at = 72 * n;
-        put(&mut out, at, 4, 1);
-        out[at + 4] = self.layout;
-        out[at + 5] = 1;
-        out[at + 6] = n.trailing_zeros() as u8;
-        out[at + 7] = self.value_kind;
-        out[at + 8] = self.value_width;
-        out[at + 9] = self.filter_bits;
-        out[at + 10] = if self.filter_bits == 0 { 0 } else { 5 };
-        out[at + 11] = self.records_per_line;
-        put(&mut out, at + 12, 4, self.min_key_len);
-        put(&mut out, at + 16, 4, self.max_key_len);
-        out[at + 20] = self.unit;
-        put(&mut out, at + 32, 8, Hasher::new(0).check_value());
-        put(&mut out, at + 40, 8, keys);
-        put(&mut out, at + 48, 8, slots);
-        put(&mut out, at + 56, 8, keys.saturating_mul(self.max_key_len));
-        put(&mut out, at + 72, 8, self.file_len());
-        put(&mut out, at + 80, 8, offsets[n]);
-        if self.layout == PERFECT {
-            let exceptions = self.partitions.iter().map(|p| p.probe_limit & 0xffff).sum();
-            put(&mut out, at + 88, 8, exceptions);
+        let sum = |of: fn(&RawPartition) -> u64| self.partitions.iter().map(of).sum::<u64>();
+        let keys = sum(|p| p.keys);
+        for (name, value) in [
+            ("version", 1),
+            ("hash", 1),
+            ("value kind", self.value_kind.into()),
+            ("value width", self.value_width.into()),
+            ("filter bits", self.filter_bits.into()),
+            ("filter bits set", if self.filter_bits == 0 { 0 } else { 5 }),
+            ("records in a line", self.records_per_line.into()),
+            ("shortest key", self.min_key_len),
+            ("longest key", self.max_key_len),
+            ("offset unit", self.unit.into()),
+            ("hash check", Hasher::new(0).check_value()),
+            ("keys", keys),
+            ("slots", sum(|p| p.slots)),
+            ("key bytes", keys.saturating_mul(self.max_key_len)),
+            ("file length", self.file_len()),
+            ("directory offset", offsets[n]),
+            ("exceptions", sum(|p| p.exceptions)),
+            ("tail magic", u64::from_le_bytes(*b"pkh-tail")),
+        ] {
+            set_tail(&mut out, name, value);
         }
-        out[at + 120..].copy_from_slice(b"pkh-tail");
         repair_footer(&mut out);
         out
     }

@@ -44,7 +44,7 @@ const ANSWERS: [(&str, Option<u32>); 5] = [
 fn look_up_a_few(kernel: Kernel, out: &mut linux::Stdout) -> Result<usize> {
     let table = Table::open(&EXAMPLE.0)?;
     let mut values = [None; ANSWERS.len()];
-    let found = kernel.get_batch(&table, &ANSWERS.map(|(key, _)| key), &mut values)?;
+    let found = table.get_batch(kernel, ANSWERS.map(|(key, _)| key), &mut values)?;
     let mut wrong = usize::from(found != 3);
     for ((key, expected), value) in ANSWERS.into_iter().zip(values) {
         let doc_id = value.and_then(Value::doc_id);
@@ -71,7 +71,7 @@ fn look_up_many(kernel: Kernel, out: &mut linux::Stdout) -> Result<usize> {
     }
     let mut values = [None; KEYS];
     let found =
-        kernel.get_batch_fixed(&table, FixedKeys::new(keys.as_flattened(), WIDTH)?, &mut values)?;
+        table.get_batch(kernel, FixedKeys::new(keys.as_flattened(), WIDTH)?, &mut values)?;
     let _ = writeln!(out, "{found} of {} keys found", table.len());
     let wrong = values.iter().zip(&expected).filter(|(a, b)| a.is_none() || a != b).count();
     Ok(wrong + usize::from(found != KEYS))

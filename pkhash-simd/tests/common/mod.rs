@@ -9,7 +9,7 @@ pub(crate) mod core;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 
-use pkhash_core::{FixedKeys, Result, Table, Value};
+use pkhash_core::{Answer, Dispatch, FixedKeys, HashedKeys, Keys, Result, Scalar, Table, Value};
 use pkhash_simd::Kernel;
 
 /// The kernels that must run here, by another way of detection than the crate's own: the standard
@@ -73,60 +73,61 @@ fn owned(value: Option<Value<'_>>) -> Option<Vec<u8>> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) singles: Vec<Found>,
+    single_ids: Vec<Result<Option<u32>>>,
     batches: Vec<Result<Vec<Option<Vec<u8>>>>>,
     hashed: Vec<Result<Vec<Option<Vec<u8>>>>>,
     fixed: Vec<Result<Vec<Option<Vec<u8>>>>>,
     doc_ids: Result<Vec<Option<u32>>>,
+    there: Result<Vec<bool>>,
 }
 
-fn batch<'a>(
-    n: usize,
-    get_batch: impl FnOnce(&mut [Option<Value<'a>>]) -> Result<usize>,
-) -> Result<Vec<Option<Vec<u8>>>> {
-    let mut out = vec![None; n];
-    let found = get_batch(&mut out)?;
+/// A batch, in which all places must be written: they hold `wrong` before.
+fn batch<'a, A: Answer<'a>>(
+    table: &Table<'a>,
+    by: impl Dispatch,
+    keys: impl Keys,
+    wrong: A,
+) -> Result<(usize, Vec<A>)> {
+    let mut out = vec![wrong; keys.len()];
+    let found = table.get_batch(by, keys, &mut out)?;
+    Ok((found, out))
+}
+
+/// The values of a batch.
+fn values(table: &Table<'_>, by: impl Dispatch, keys: impl Keys) -> Result<Vec<Option<Vec<u8>>>> {
+    let any = table.iter().find_map(Result::ok).map(|(_, value)| value);
+    let (found, out) = batch(table, by, keys, any)?;
     assert_eq!(found, out.iter().flatten().count());
     Ok(out.into_iter().map(owned).collect())
 }
 
-/// Asks for these keys with `kernel`, or with the methods of core that use its scalar kernel.
+/// Asks for these keys with `kernel`, or with core's scalar kernel.
 pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]]) -> Answers {
+    match kernel {
+        Some(kernel) => answers_by(table, kernel, keys),
+        None => answers_by(table, Scalar, keys),
+    }
+}
+
+fn answers_by(table: &Table<'_>, by: impl Dispatch, keys: &[&[u8]]) -> Answers {
+    let hasher = table.footer().hasher;
     let mut singles = Vec::with_capacity(keys.len());
+    let mut single_ids = Vec::with_capacity(keys.len());
     for key in keys {
-        let hash = table.footer().hasher.hash(key);
-        singles.push(match kernel {
-            Some(kernel) => {
-                let single = kernel.get(table, key);
-                assert_eq!(kernel.get_hashed(table, hash, key), single, "{}", kernel.name());
-                single.map(owned)
-            }
-            None => table.get(key).map(owned),
-        });
+        let single = table.get(by, key);
+        assert_eq!(table.get_hashed(by, hasher.hash(key), key), single);
+        singles.push(single.map(owned));
+        single_ids.push(table.get_doc_id(by, key));
     }
     // All at once; and each again among the first keys of a batch, and among the last.
-    let whole = [keys];
-    let hashed = whole
-        .into_iter()
-        .chain(keys.chunks(5))
+    let groups = || [keys].into_iter().chain(keys.chunks(5));
+    let hashed = groups()
         .map(|keys| {
-            let hasher = table.footer().hasher;
             let hashes: Vec<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
-            batch(keys.len(), |out| match kernel {
-                Some(kernel) => kernel.get_batch_hashed(table, keys, &hashes, out),
-                None => table.get_batch_hashed_with(pkhash_core::Scalar, keys, &hashes, out),
-            })
+            values(table, by, HashedKeys { keys, hashes: &hashes })
         })
         .collect();
-    let batches = whole
-        .into_iter()
-        .chain(keys.chunks(5))
-        .map(|keys| {
-            batch(keys.len(), |out| match kernel {
-                Some(kernel) => kernel.get_batch(table, keys, out),
-                None => table.get_batch(keys, out),
-            })
-        })
-        .collect();
+    let batches = groups().map(|keys| values(table, by, keys)).collect();
     let mut by_len: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
     for key in keys.iter().filter(|key| !key.is_empty()) {
         by_len.entry(key.len()).or_default().push(key);
@@ -136,22 +137,21 @@ pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]])
         .map(|(len, keys)| {
             let buffer = keys.concat();
             let fixed = FixedKeys::new(&buffer, len).expect("keys of one length");
-            batch(keys.len(), |out| match kernel {
-                Some(kernel) => kernel.get_batch_fixed(table, fixed, out),
-                None => table.get_batch_fixed_with(pkhash_core::Scalar, fixed, out),
-            })
+            values(table, by, fixed)
         })
         .collect();
-    let mut doc_ids = vec![None; keys.len()];
-    let found = match kernel {
-        Some(kernel) => kernel.get_batch_doc_ids(table, keys, &mut doc_ids),
-        None => table.get_batch_doc_ids_with(pkhash_core::Scalar, keys, &mut doc_ids),
-    };
-    let doc_ids = found.map(|found| {
+    let doc_ids = batch(table, by, keys, Some(u32::MAX)).map(|(found, doc_ids)| {
         assert_eq!(found, doc_ids.iter().flatten().count());
         doc_ids
     });
-    Answers { singles, batches, hashed, fixed, doc_ids }
+    // Right in no place, whatever the answers.
+    let before: Vec<bool> = singles.iter().map(|found| found != &Ok(None)).collect();
+    let mut there: Vec<bool> = before.iter().map(|there| !there).collect();
+    let there = table.get_batch(by, keys, &mut there).map(|found| {
+        assert_eq!(found, there.iter().filter(|there| **there).count());
+        there
+    });
+    Answers { singles, single_ids, batches, hashed, fixed, doc_ids, there }
 }
 
 impl Answers {
@@ -164,6 +164,15 @@ impl Answers {
                 let chunks = self.batches[1..].iter().flat_map(|chunk| chunk.as_ref().unwrap());
                 assert!(chunks.eq(&whole), "batches of five");
                 assert_eq!(self.hashed, self.batches, "batches with hashes");
+                let there: Vec<bool> = whole.iter().map(Option::is_some).collect();
+                assert_eq!(self.there.as_ref(), Ok(&there), "batch of bools");
+                // An error that is not about one key is one for each.
+                match &self.doc_ids {
+                    Ok(doc_ids) => assert!(doc_ids.iter().eq(self.single_ids.iter().flatten())),
+                    Err(error) => {
+                        assert!(self.single_ids.iter().all(|id| id.as_ref() == Err(error)))
+                    }
+                }
                 let mut of_some_length: Vec<_> =
                     keys.iter().zip(whole).filter(|(key, _)| !key.is_empty()).collect();
                 // The order of the buffers: by length, otherwise as they came.
@@ -172,7 +181,7 @@ impl Answers {
                 assert!(fixed.eq(of_some_length.iter().map(|(_, found)| found)), "fixed batches");
             }
             Err(_) => assert!(
-                self.batches[0].is_err() && self.hashed[0].is_err(),
+                self.batches[0].is_err() && self.hashed[0].is_err() && self.there.is_err(),
                 "one of the keys alone is an error"
             ),
         }
