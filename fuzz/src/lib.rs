@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use pkhash_core::build::{LayoutChoice, Options, PerfectShape, ValueChoice};
-use pkhash_core::{Error, Footer, Hasher, Layout, Table, Value, ValueFormat};
+use pkhash_core::{Error, Footer, Hasher, Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 use pkhash_std::{
     DocMap, MergeInput, MergeOptions, OnDuplicate, TableFile, TableWriter, WriterOptions, merge_to,
 };
-use xxhash_rust::xxh3::xxh3_64;
 
+use common::raw;
 use common::recipes::RECIPES;
 
 pub use kernels::{Compared, kernels};

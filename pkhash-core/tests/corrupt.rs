@@ -429,17 +429,17 @@ fn garbage_is_refused() {
         assert!(Table::open(&bytes).is_err(), "round {round}");
     }
     for byte in [0x00, 0xff] {
-        for len in [0, 1, 63, 64, 191, 192, 264, 4096] {
+        for len in [0, 1, 63, 64, 191, 192, 288, 352, 4096] {
             assert!(Table::open(&vec![byte; len]).is_err());
         }
     }
 }
 
 #[test]
-fn other_bytes_behind_a_parsed_footer() {
-    // `with_footer` trusts nothing: the file may have changed since its footer was parsed.
+fn staged_lookups_of_other_bytes_behind_a_parsed_footer() {
+    // A staged lookup trusts nothing: the file may have changed since its footer was parsed.
     let mut rng = Rng(0x07e4);
-    for (name, bytes, keys) in golden() {
+    for (_, bytes, keys) in golden() {
         let footer = Footer::parse(&bytes, bytes.len() as u64).unwrap();
         let directory = raw::directory(&bytes);
         for round in 0..200 {
@@ -455,13 +455,7 @@ fn other_bytes_behind_a_parsed_footer() {
                     put(&mut damaged, at, width, values[rng.below(values.len())]);
                 }
             }
-            let table = Table::with_footer(&damaged, footer).expect("of the same length");
-            let keys = some(&keys, 8, round);
-            let mut out = vec![None; keys.len()];
-            let _ = table.get_batch(&keys, &mut out);
-            for key in &keys {
-                let _ = table.get(key);
-                let _ = table.filter_admits(footer.hasher.hash(key));
+            for key in some(&keys, 8, round) {
                 // A device that has no bytes past its end answers with zeros.
                 let mut lookup = Lookup::new(&footer, &damaged[directory..], key).unwrap();
                 for _ in 0..1000 {
@@ -476,17 +470,8 @@ fn other_bytes_behind_a_parsed_footer() {
                     }
                 }
             }
-            assert!(table.iter().count() <= bytes.len(), "{name}");
-            assert!(table.range(0, u64::MAX).count() <= bytes.len(), "{name}");
-            let _ = table.verify();
-            let _ = table.probe_lengths::<0>();
-            let _ = table.filter_fill();
-            for p in 0..footer.partitions() + 1 {
-                let _ = table.partition(p).map(|entry| footer.sections(&entry));
-            }
         }
         for len in [0, 1, bytes.len() - 1] {
-            assert!(Table::with_footer(&bytes[..len], footer).is_err());
             assert!(Lookup::new(&footer, &bytes[..len.min(100)], b"").is_err());
         }
     }

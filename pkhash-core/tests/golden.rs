@@ -1173,6 +1173,157 @@ const FAULTS: &[Fault] = &[
         |b| bad_entry(b, "partition reserved", 0),
     ),
     fault(
+        "partition-reserved-second",
+        "example",
+        Footer,
+        Open,
+        |b| set_entry(b, "partition reserved 20", 1 << 31),
+        |b| bad_entry(b, "partition reserved 20", 0),
+    ),
+    fault(
+        "partition-reserved-second-perfect",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_entry(b, "partition reserved 20", 1),
+        |b| bad_entry(b, "partition reserved 20", 0),
+    ),
+    fault(
+        "exceptions-inline",
+        FILTERED,
+        Footer,
+        Open,
+        |b| set_entry(b, "exceptions", 1),
+        |b| bad_entry(b, "exceptions", 0),
+    ),
+    fault(
+        "exceptions-term-order",
+        "example",
+        Footer,
+        Open,
+        |b| set_entry(b, "exceptions", 0x8000),
+        |b| bad_entry(b, "exceptions", 0),
+    ),
+    fault(
+        "partition-seed-inline",
+        FILTERED,
+        Footer,
+        Open,
+        |b| set_entry(b, "partition seed", 1),
+        |b| bad_entry(b, "partition seed", 0),
+    ),
+    fault(
+        "partition-seed-term-order",
+        "example",
+        Footer,
+        Open,
+        |b| set_entry(b, "partition seed", 0xffff),
+        |b| bad_entry(b, "partition seed", 0),
+    ),
+    fault(
+        "multiplier",
+        "perfect-empty-partitions",
+        Footer,
+        Open,
+        |b| set_entry(b, "multiplier", 1),
+        // Three partition bits.
+        |b| bad_entry(b, "multiplier", 8),
+    ),
+    fault(
+        "multiplier-of-another-seed",
+        "perfect-partition-seed",
+        Footer,
+        Open,
+        |b| {
+            let seed = raw::entry(b, 0, "partition seed");
+            set_entry(b, "multiplier", raw::multiplier_of(0, seed + 1));
+        },
+        |b| bad_entry(b, "multiplier", raw::multiplier_of(0, raw::entry(b, 0, "partition seed"))),
+    ),
+    fault(
+        "multiplier-without-keys",
+        "perfect-no-keys",
+        Footer,
+        Open,
+        |b| set_entry(b, "multiplier", 0),
+        |b| bad_entry(b, "multiplier", 1),
+    ),
+    fault(
+        "control-offset",
+        "example",
+        Footer,
+        Open,
+        // The filter has a line.
+        |b| set_entry(b, "control offset", 64),
+        |b| bad_entry(b, "control offset", 128),
+    ),
+    fault(
+        "control-offset-huge",
+        FILTERED,
+        Footer,
+        Open,
+        |b| set_entry(b, "control offset", u64::MAX),
+        |b| bad_entry(b, "control offset", 192),
+    ),
+    fault(
+        "pilots-offset",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_entry(b, "pilots offset", 65),
+        |b| bad_entry(b, "pilots offset", 64),
+    ),
+    fault(
+        "pilots-offset-huge",
+        MIXED,
+        Footer,
+        Open,
+        |b| set_entry(b, "pilots offset", u64::MAX - 63),
+        |b| bad_entry(b, "pilots offset", 64),
+    ),
+    fault(
+        "records-offset-inline",
+        FILTERED,
+        Footer,
+        Open,
+        |b| set_entry(b, "records offset", 0),
+        |b| bad_entry(b, "records offset", raw::sections(b, 0)[3].start as u64),
+    ),
+    fault(
+        "records-offset-term-order",
+        "example",
+        Footer,
+        Open,
+        |b| set_entry(b, "records offset", 256),
+        // Behind the slot words.
+        |b| bad_entry(b, "records offset", 320),
+    ),
+    fault(
+        "records-offset-perfect",
+        ALIGNED,
+        Footer,
+        Open,
+        |b| set_entry(b, "records offset", 129),
+        |b| bad_entry(b, "records offset", 128),
+    ),
+    fault(
+        "records-offset-of-spans",
+        MIXED,
+        Footer,
+        Open,
+        |b| set_entry(b, "records offset", 128),
+        // A line of pilots, and one of offsets.
+        |b| bad_entry(b, "records offset", 192),
+    ),
+    fault(
+        "records-offset-of-no-keys",
+        "perfect-no-keys",
+        Footer,
+        Open,
+        |b| set_entry(b, "records offset", 128),
+        |b| bad_entry(b, "records offset", 64),
+    ),
+    fault(
         "record-bytes-inline",
         FILTERED,
         Footer,
@@ -1187,23 +1338,6 @@ const FAULTS: &[Fault] = &[
         Open,
         |b| set_entry(b, "record bytes", (1 << 40) - 1),
         |b| bad_entry(b, "record bytes", (1 << 40) - 2),
-    ),
-    fault(
-        "record-line",
-        MIXED,
-        Footer,
-        Open,
-        |b| set_entry(b, "record line", 0),
-        // A line of pilots, and one of offsets.
-        |b| bad_entry(b, "record line", 2),
-    ),
-    fault(
-        "record-line-of-no-keys",
-        "perfect-no-keys",
-        Footer,
-        Open,
-        |b| set_entry(b, "record line", 1),
-        |b| bad_entry(b, "record line", 0),
     ),
     fault(
         "record-bytes-of-lines",
@@ -2323,12 +2457,12 @@ fn partition_bits_belong_to_the_layout() {
             set_tail(&mut bytes, "layout", layout.into());
             raw::repair_footer(&mut bytes);
             let expected = match bits {
-                // Control bytes are never absent: 64 of them past the end.
+                // A multiplier is taken for the homes.
                 10 => Error::BadField {
-                    field: "partition end",
-                    offset: raw::directory(&bytes) as u64,
-                    expected: 64,
-                    found: 128,
+                    field: "partition homes",
+                    offset: raw::at(&bytes, 0, "partition homes") as u64,
+                    expected: 0,
+                    found: 1 << 10,
                 },
                 _ => bad_tail(&bytes, "partition bits", 10),
             };

@@ -759,7 +759,7 @@ fn batches_of_another_length() {
         for n in [0, 2, 4] {
             let mut out = vec![None::<Value<'_>>; n];
             let expected = Err(Error::BatchLength { expected: 3, found: n });
-            assert_eq!(table.get_batch(kernel, &keys, &mut out), expected);
+            assert_eq!(table.get_batch(kernel, keys.as_slice(), &mut out), expected);
             assert_eq!(table.get_batch(kernel, keys, &mut vec![true; n]), expected);
             assert_eq!(table.get_batch(kernel, keys, &mut vec![Some(1u32); n]), expected);
             let hashed = |hashes| HashedKeys { keys: &keys, hashes };

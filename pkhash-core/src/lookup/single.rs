@@ -87,6 +87,8 @@ impl<'a> Table<'a> {
     /// wider than 8 bytes (see [`Value::doc_id`]). Otherwise as [`get`](Self::get). After an error the
     /// contents of `out` mean nothing.
     #[inline]
+    // Keys are slices and the like: copied, not borrowed once more.
+    #[allow(clippy::needless_pass_by_value)]
     pub fn get_batch<D: Dispatch, Q: Keys, A: Answer<'a>>(
         &self,
         by: D,

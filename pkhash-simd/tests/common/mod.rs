@@ -170,7 +170,7 @@ impl Answers {
                 match &self.doc_ids {
                     Ok(doc_ids) => assert!(doc_ids.iter().eq(self.single_ids.iter().flatten())),
                     Err(error) => {
-                        assert!(self.single_ids.iter().all(|id| id.as_ref() == Err(error)))
+                        assert!(self.single_ids.iter().all(|id| id.as_ref() == Err(error)));
                     }
                 }
                 let mut of_some_length: Vec<_> =
