@@ -284,6 +284,7 @@ impl Asked {
         let hashes: Vec<u64> = keys.iter().map(|key| hasher.hash(key)).collect();
         let tables: Vec<Table<'_>> =
             tables.iter().map(|bytes| Table::open(bytes).expect("as before")).collect();
+        let tables: Vec<&Table<'_>> = tables.iter().collect();
         let all = keys.len() * tables.len();
         let mut asks: Vec<Ask> = (0..all.min(2000))
             .map(|i| Ask {

@@ -638,10 +638,10 @@ fn buffers_too_small() {
                 plan.write_partition(0, &entries[..first], &mut scratch, &mut out).map(|_| 0);
             assert_eq!(written, small("buffer for a partition", len, found));
         }
-        for found in [0, 71, 143] {
+        for found in [0, 95, 191] {
             assert_eq!(
                 Assembler::new(&plan, &mut vec![0; found]).map(|_| 0),
-                small("buffer for the directory", 144, found)
+                small("buffer for the directory", 192, found)
             );
         }
 

@@ -804,7 +804,7 @@ fn lines_per_lookup(path: &Path) -> f64 {
     let file = TableFile::open(path).unwrap();
     let (table, unit) = (file.table(), usize::from(file.footer().unit));
     let mut lines = 0;
-    for record in &table {
+    for record in table {
         let (key, value) = record.unwrap();
         let from = value.as_bytes().as_ptr() as usize - table.as_bytes().as_ptr() as usize;
         let len = value.as_bytes().len() + key.len();

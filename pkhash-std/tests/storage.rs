@@ -314,13 +314,13 @@ fn a_batch_with_too_few_answers_is_an_error_that_names_the_path() {
     let path = folder.path("table.pkh");
     publish(&path, WriterOptions::default(), slices(&numbered("key", 0..3))).unwrap();
     for file in open_all(&path) {
-        let error = file.get_batch(&[b"key-0", b"key-1"], &mut [None]).unwrap_err();
+        let error = file.get_batch([b"key-0", b"key-1"], &mut [false]).unwrap_err();
         assert!(matches!(
             error,
             Error::Table { source: CoreError::BatchLength { expected: 2, found: 1 }, .. }
         ));
         names_path(&error, &path);
-        assert_eq!(file.get_batch::<&[u8]>(&[], &mut []).unwrap(), 0);
+        assert_eq!(file.get_batch([b"key-0"; 0], &mut [false; 0]).unwrap(), 0);
     }
 }
 
@@ -621,7 +621,7 @@ fn a_crowd_of_threads() {
                             assert_eq!(file.get(&rng.bytes(18)).unwrap(), None);
                         }
                         let from = rng.below(keys.len() - 100);
-                        let mut found = vec![None; 100];
+                        let mut found = vec![None::<Value<'_>>; 100];
                         let hits = file.get_batch(&keys[from..from + 100], &mut found).unwrap();
                         assert_eq!(hits, 100);
                         for (found, value) in found.iter().zip(&values[from..]) {
@@ -680,7 +680,7 @@ fn a_crowd_of_kernels() {
                     let Ok(file) = OpenOptions::new().kernel(kernel).open(&path) else {
                         return "no table".to_owned();
                     };
-                    let mut found = vec![None; asked.len()];
+                    let mut found = vec![None::<Value<'_>>; asked.len()];
                     let hits = file.get_batch(&asked, &mut found);
                     match hits {
                         Ok(hits) => format!("{hits} {found:?}"),

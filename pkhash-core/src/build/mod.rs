@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use pkhash_core::build::{self, Entry, Options};
-//! use pkhash_core::Table;
+//! use pkhash_core::{Scalar, Table};
 //!
 //! let options = Options::default();
 //! let keys: [&[u8]; 3] = [b"B000000001", b"B000000002", b"B000000003"];
@@ -25,7 +25,7 @@
 //! let mut out = [0; 1024];
 //! let len = build::build(&options, &mut entries, &mut spare, &mut scratch, &mut out)?;
 //! let table = Table::open(&out[..len])?;
-//! assert_eq!(table.get(b"B000000002")?.and_then(|v| v.doc_id()), Some(20));
+//! assert_eq!(table.get(Scalar, b"B000000002")?.and_then(|v| v.doc_id()), Some(20));
 //! # Ok::<(), pkhash_core::Error>(())
 //! ```
 
@@ -673,6 +673,8 @@ pub struct Assembler<'b> {
     at: u64,
     slots: u64,
     exceptions: u64,
+    dense: bool,
+    pilots: u64,
     stats: KeyStats,
 }
 
@@ -695,6 +697,8 @@ impl<'b> Assembler<'b> {
             at: HEAD_LEN as u64,
             slots: 0,
             exceptions: 0,
+            dense: true,
+            pilots: 0,
             stats: KeyStats::default(),
         })
     }
@@ -725,6 +729,8 @@ impl<'b> Assembler<'b> {
         self.at += written.bytes();
         self.slots += u64::from(partition.slots);
         self.exceptions += u64::from(partition.exceptions);
+        self.dense &= partition.slots > 0;
+        self.pilots += u64::from(partition.buckets);
         self.stats.merge(&stats);
         Ok(())
     }
@@ -750,6 +756,8 @@ impl<'b> Assembler<'b> {
             keys: self.stats.keys,
             slots: self.slots,
             exceptions: self.exceptions,
+            dense: self.dense,
+            pilots: self.pilots,
             key_bytes: self.stats.key_bytes,
             max_value: self.stats.max_value,
             file_len: self.at + footer_len(self.plan.partition_bits) as u64,

@@ -42,7 +42,7 @@ mod at {
 }
 
 /// The facts of a table, parsed and checked. Small and free of lifetimes: who owns the bytes keeps
-/// one beside them (see [`Table::with_footer`](crate::Table::with_footer)).
+/// one beside them, for staged lookups ([`Lookup`](crate::Lookup)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The layout.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::core::build::{self, Entry, KeyStats};
 use pkhash_std::{
-    Built, Error, Kernel, OpenOptions, Options, Result, TableFile, TableWriter, ValueChoice,
+    Built, Error, Kernel, OpenOptions, Options, Result, TableFile, TableWriter, Value, ValueChoice,
     ValueKind, WriterOptions,
 };
 
@@ -307,7 +307,7 @@ pub(crate) fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
         let found = file.get(key).unwrap();
         is_right("get", key, found.as_ref().map(|value| value.as_bytes()));
     }
-    let mut found = vec![None; asked.len()];
+    let mut found = vec![None::<Value<'_>>; asked.len()];
     let hits = file.get_batch(&asked, &mut found).unwrap();
     for (key, found) in asked.iter().zip(&found) {
         is_right("get_batch", key, found.as_ref().map(|value| value.as_bytes()));
