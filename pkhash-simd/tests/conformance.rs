@@ -717,6 +717,26 @@ fn names_and_constructors_agree() {
     }
 }
 
+/// Each machine has its own kernels and no others: NEON is one of little-endian AArch64 alone.
+#[test]
+fn kernels_belong_to_their_machines() {
+    let all: Vec<&str> = Kernel::available().map(Kernel::name).collect();
+    let known: &[&str] = match std::env::consts::ARCH {
+        "x86_64" => &["scalar", "sse2", "avx2", "avx512"],
+        "aarch64" if cfg!(target_endian = "little") => &["scalar", "neon"],
+        _ => &["scalar"],
+    };
+    assert!(all.iter().all(|name| known.contains(name)), "{all:?}");
+    let little = cfg!(all(target_arch = "aarch64", target_endian = "little"));
+    let neon = little && cfg!(target_feature = "neon");
+    assert_eq!(Kernel::neon().is_some(), neon);
+    assert_eq!(Kernel::by_name("neon").map(Kernel::name), neon.then_some("neon"));
+    if known == ["scalar"] {
+        let kernel = Kernel::detect();
+        assert_eq!((kernel.name(), kernel.single_name()), ("scalar", "scalar"));
+    }
+}
+
 #[test]
 fn detection_takes_a_kernel_that_can_run() {
     let detected = Kernel::detect().name();

@@ -29,7 +29,8 @@ pub(crate) fn required() -> BTreeSet<String> {
             names.insert("avx512".to_owned());
         }
     }
-    if cfg!(target_arch = "aarch64") {
+    // The intrinsics of big-endian NEON number lanes otherwise.
+    if cfg!(all(target_arch = "aarch64", target_endian = "little")) {
         names.insert("neon".to_owned());
     }
     names.extend(expected().into_iter().flatten());
