@@ -314,7 +314,7 @@ fn batches_with_and_without_prefetched_pilots() {
                 assert_eq!(found.map(Value::as_bytes), Some(&value[..]), "{len}, {unit}");
                 expected.push((key.clone(), found));
                 expected.push((rng.bytes(len), None));
-                if expected.len() % 7 == 0 {
+                if expected.len().is_multiple_of(7) {
                     expected.push((rng.bytes(len + 1), None));
                 }
             }

@@ -649,7 +649,7 @@ fn buffers_too_small() {
         let mut out = vec![0; len];
         let written = plan.write_partition(0, &entries[..first], &mut scratch, &mut out).unwrap();
         assert_eq!(written.bytes(), len as u64);
-        let mut directory = [0; 144];
+        let mut directory = [0; 192];
         let mut assembler = Assembler::new(&plan, &mut directory).unwrap();
         assembler.push(&written).unwrap();
         assert_eq!(assembler.finish().map(|_| 0), small("number of partitions", 2, 1));
