@@ -1,5 +1,6 @@
 //! Errors that name the file, what was being done, and the cause.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -104,6 +105,35 @@ pub enum Error {
         /// The table.
         path: PathBuf,
     },
+    /// A folder has no tables, which are the files `*.pkh`.
+    NoTables {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Tables were added to a folder, replaced or removed each time that it was listed.
+    FolderChanged {
+        /// The folder, or the first of several.
+        path: PathBuf,
+        /// How often it was listed.
+        rounds: usize,
+    },
+    /// The names of a folder's tables do not tell which is newer: as bytes one, by their numbers the
+    /// other.
+    FolderOrder {
+        /// The folder.
+        path: PathBuf,
+        /// The name of one of them.
+        first: OsString,
+        /// The name of the other.
+        second: OsString,
+    },
+    /// The lengths of what a batch is given differ: keys, hashes and room for answers.
+    BatchLength {
+        /// The number of keys.
+        expected: usize,
+        /// How many of the others there are.
+        found: usize,
+    },
     /// The path names something that is no table, and that a table must not replace: a folder, a
     /// device, a pipe.
     NotAFile {
@@ -172,13 +202,22 @@ impl Error {
 
     /// For `map_err`: an error of a table's file.
     pub(crate) fn table(path: &Path) -> impl FnOnce(pkhash_core::Error) -> Self + '_ {
-        move |source| Self::Table { path: Some(path.to_owned()), source }
+        move |source| match Self::from(source) {
+            Self::Table { source, .. } => Self::Table { path: Some(path.to_owned()), source },
+            error => error,
+        }
     }
 }
 
 impl From<pkhash_core::Error> for Error {
     fn from(source: pkhash_core::Error) -> Self {
-        Self::Table { path: None, source }
+        match source {
+            // That is no fault of a table.
+            pkhash_core::Error::BatchLength { expected, found } => {
+                Self::BatchLength { expected, found }
+            }
+            source => Self::Table { path: None, source },
+        }
     }
 }
 
@@ -269,6 +308,26 @@ impl fmt::Display for Error {
             }
             Self::NotInSet { input, path } => {
                 write!(f, "input {input}, {}, is not in the set", path.display())
+            }
+            Self::NoTables { path } => {
+                write!(f, "{}: no tables (*.pkh) in this folder", path.display())
+            }
+            Self::FolderChanged { path, rounds } => write!(
+                f,
+                "{}: the tables in this folder changed each of the {rounds} times that they were listed",
+                path.display()
+            ),
+            Self::FolderOrder { path, first, second } => write!(
+                f,
+                "{}: the names do not tell whether {} is newer or {}: as text the latter, by their \
+                 numbers the former (name the tables in order, or give all names in the folder one \
+                 length)",
+                path.display(),
+                first.display(),
+                second.display()
+            ),
+            Self::BatchLength { expected, found } => {
+                pkhash_core::Error::BatchLength { expected: *expected, found: *found }.fmt(f)
             }
             Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
             Self::Companion { path, what, offset, expected, found } => {

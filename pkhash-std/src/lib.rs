@@ -4,7 +4,8 @@
 //!   in memory;
 //! * [`TableFile`] opens one, in memory or mapped, and looks up with the CPU's vector unit;
 //! * [`merge`] makes one table of many;
-//! * [`SegmentSet`] is many that answer as one, with deletes, versions and in-set queries;
+//! * [`SegmentSet`] is many that answer as one, with deletes, versions and in-set queries; [`open_tables`]
+//!   opens those of a folder that others change meanwhile;
 //! * [`OrderedTerms`], a table's companion, answers what needs order: ranges, prefixes, patterns;
 //! * [`Publication`] is how files come to their names: whole, or not at all.
 //!
@@ -24,7 +25,9 @@
 
 mod error;
 mod file;
+mod folder;
 mod merge;
+mod names;
 #[cfg(feature = "ordered")]
 mod ordered;
 mod partition;
@@ -36,6 +39,7 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use file::Publication;
+pub use folder::{open_tables, visit_tables};
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 #[cfg(feature = "ordered")]
 pub use ordered::{

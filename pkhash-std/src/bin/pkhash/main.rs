@@ -13,6 +13,8 @@ mod keys;
 mod live_docs;
 mod map;
 mod output;
+mod per_table;
+mod records;
 mod tables;
 mod ui;
 

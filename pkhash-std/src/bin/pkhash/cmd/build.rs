@@ -244,7 +244,7 @@ impl Args {
             None
         };
         let times = [("read", read), ("all", began.elapsed())];
-        report(&self.output, &built, companion.as_ref(), &times, self.json)?;
+        report(&self.output, &built, None, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
     }
 
@@ -436,10 +436,12 @@ pub(crate) fn parse_value(text: &[u8]) -> Result<u64, String> {
         .ok_or_else(|| format!("expected a value (an unsigned integer): {}", Hint(text)))
 }
 
-/// What `build` and `merge` say at the end: on standard output, unless the table went there.
+/// What `build` and `merge` say at the end: on standard output, unless the table went there. `deleted`: the
+/// keys that a merge has left out because their docs are deleted.
 pub(crate) fn report(
     path: &Path,
     built: &Built,
+    deleted: Option<u64>,
     companion: Option<&BuiltCompanion>,
     times: &[(&str, Duration)],
     json: bool,
@@ -453,7 +455,7 @@ pub(crate) fn report(
             .iter()
             .map(|(what, time)| ((*what).to_owned(), time.as_secs_f64().into()))
             .collect();
-        json!({
+        let mut object = json!({
             "table": path.display().to_string(),
             "keys": footer.keys,
             "bytes": footer.file_len,
@@ -472,8 +474,11 @@ pub(crate) fn report(
                 "spilled_bytes": built.spilled,
             })),
             "seconds": times,
-        })
-        .to_string()
+        });
+        if let Some(deleted) = deleted {
+            object["deleted_keys"] = deleted.into();
+        }
+        object.to_string()
     } else {
         let mut text = format!(
             "{}: {} keys, {} ({per_key:.2} bytes a key), {}, {} in {seconds:.2} s",
@@ -488,6 +493,9 @@ pub(crate) fn report(
         );
         if built.duplicates > 0 {
             text += &format!(", {} duplicates dropped", HumanCount(built.duplicates));
+        }
+        if let Some(deleted) = deleted.filter(|deleted| *deleted > 0) {
+            text += &format!(", {} keys of deleted docs left out", HumanCount(deleted));
         }
         if built.spilled > 0 {
             text += &format!(", {} spilled", HumanBytes(built.spilled));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pkhash_std::{
     BuiltCompanion, CompanionOptions, DELETED, DocMap, LiveDocs, MergeInput, MergeOptions,
     OrderedTerms, Publication, TableFile, ValueKind, build_companion_publication,
-    merge_companions_publication, merge_publication, merge_to,
+    merge_companions_publication, merge_publication, merge_to, open_tables,
 };
 
 use super::build::{
@@ -15,9 +15,10 @@ use super::build::{
 };
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
-use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
+use crate::live_docs::{LiveDocsArgs, check_density, docs_of, parse_doc};
 use crate::output::{companion_before, note_stale_companion};
-use crate::tables::listed;
+use crate::per_table::PerTable;
+use crate::tables::has_folder;
 use crate::ui;
 
 /// Merge tables into one. The inputs stay as they are; the output may replace one of them.
@@ -36,9 +37,10 @@ pub(crate) struct Args {
     /// The merged table; `-` is standard output.
     #[arg(long, short, value_name = "TABLE")]
     output: PathBuf,
-    /// New doc IDs for the tables, one map for each, in their order; `-` keeps a table's. Line i holds
-    /// the new ID of doc i, or `-` if it was deleted.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["live_docs", "deleted_docs"])]
+    /// New doc IDs for the tables: one map for each table, in their order, or `NAME=FILE` for each, as for
+    /// `--deleted-docs`; `-` instead of a file keeps a table's. Line i holds the new ID of doc i, or `-` if
+    /// it was deleted.
+    #[arg(long, value_name = "[NAME=]FILE", conflicts_with_all = ["live_docs", "deleted_docs"])]
     doc_map: Vec<PathBuf>,
     /// Number docs on: the IDs of each table begin where those of the one before ended. If docs are
     /// deleted, only live ones get an ID.
@@ -46,10 +48,10 @@ pub(crate) struct Args {
     offset: bool,
     #[command(flatten)]
     live: LiveDocsArgs,
-    /// Write the doc maps of the tables, one file for each, in their order; `-` writes none. They are what
-    /// `--doc-map` reads, and tell which docs of the merged table to delete for deletes that arrived
+    /// Write the doc maps of the tables: one file for each, in their order, `-` writes none; or `NAME=FILE`,
+    /// as for `--deleted-docs`. They are what `--doc-map` reads, and tell which docs of the merged table to delete for deletes that arrived
     /// meanwhile.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "[NAME=]FILE")]
     write_doc_map: Vec<PathBuf>,
     #[command(flatten)]
     make: ui::MakeArgs,
@@ -75,15 +77,16 @@ impl Args {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
         check_ordered(self.ordered, &self.output)?;
-        self.tables = listed(&self.tables)?;
+        let folder = has_folder(&self.tables)?;
         let tables: Vec<TableFile> =
-            cancel.at_once(|| self.tables.iter().map(|path| self.open.open(path)).collect())?;
+            cancel.at_once(|| open_tables(&self.tables, |path| self.open.open(path)))?;
+        self.tables = tables.iter().map(|table| table.name().to_owned()).collect();
         let inputs: Vec<MergeInput<'_>> = tables
             .iter()
-            .zip(self.doc_maps(&tables)?)
+            .zip(self.doc_maps(&tables, folder)?)
             .map(|(table, docs)| MergeInput { table, docs })
             .collect();
-        let maps = self.maps_to_write(&tables, &inputs)?;
+        let maps = self.maps_to_write(&tables, &inputs, folder)?;
         let make = self.make.make()?;
         if !self.offset && self.doc_map.is_empty() {
             note_shared_docs(&tables);
@@ -115,7 +118,10 @@ impl Args {
         let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
         note_stale_companion(&self.output, before.as_deref());
         let times = [("all", began.elapsed())];
-        report(&self.output, &built, companion.as_ref(), &times, self.json)?;
+        // What was read and is not there was dropped as a duplicate, or its doc is deleted.
+        let read: u64 = inputs.iter().map(|input| input.table.footer().keys).sum();
+        let deleted = read - built.footer.keys - built.duplicates;
+        report(&self.output, &built, Some(deleted), companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
     }
 
@@ -144,9 +150,9 @@ impl Args {
         }
     }
 
-    fn doc_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+    fn doc_maps(&self, tables: &[TableFile], folder: bool) -> Result<Vec<DocMap>> {
         if self.live.given() {
-            return self.live_maps(tables);
+            return self.live_maps(tables, folder);
         }
         if self.offset {
             let mut base = Some(0u64);
@@ -172,12 +178,20 @@ impl Args {
         if self.doc_map.is_empty() {
             return Ok(vec![DocMap::Keep; tables.len()]);
         }
-        one_for_each("--doc-map", &self.doc_map, tables)?;
-        self.doc_map.iter().map(|path| read_doc_map(path)).collect()
+        let option = PerTable { option: "--doc-map", given: &self.doc_map, folder };
+        let read = |(file, table): (Option<PathBuf>, &TableFile)| {
+            // A table that was added since would keep IDs that others get.
+            let file = file.ok_or_else(|| {
+                let table = table.name().display();
+                option.fail(format_args!("none for {table} (NAME=- keeps its doc IDs)"))
+            })?;
+            read_doc_map(&file)
+        };
+        option.assign(tables)?.into_iter().zip(tables).map(read).collect()
     }
 
     /// The maps that drop deleted docs.
-    fn live_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+    fn live_maps(&self, tables: &[TableFile], folder: bool) -> Result<Vec<DocMap>> {
         let mut base = 0;
         let mut map = |(live, table): (Option<LiveDocs>, &TableFile)| {
             if self.offset {
@@ -195,25 +209,28 @@ impl Args {
             };
             Ok(live.map_or(DocMap::Keep, keep))
         };
-        self.live.read(tables)?.into_iter().zip(tables).map(&mut map).collect()
+        self.live.read(tables, folder)?.into_iter().zip(tables).map(&mut map).collect()
     }
 
     /// What doc maps are to be written, checked before all the work.
     fn maps_to_write<'a>(
-        &'a self,
+        &self,
         tables: &[TableFile],
         inputs: &'a [MergeInput<'_>],
+        folder: bool,
     ) -> Result<Vec<MapToWrite<'a>>> {
-        let paths = &self.write_doc_map;
-        if !paths.is_empty() {
-            one_for_each("--write-doc-map", paths, tables)?;
+        let given = &self.write_doc_map;
+        if given.is_empty() {
+            return Ok(Vec::new());
         }
-        let mut maps = Vec::new();
-        for (i, (path, input)) in paths.iter().zip(inputs).enumerate() {
-            if path == Path::new("-") {
-                continue;
-            }
-            for other in self.tables.iter().chain([&self.output]).chain(&paths[..i]) {
+        let paths = PerTable { option: "--write-doc-map", given, folder }.assign(tables)?;
+        let mut maps: Vec<MapToWrite<'a>> = Vec::new();
+        for (path, input) in paths.into_iter().zip(inputs) {
+            let Some(path) = path.filter(|path| path != Path::new("-")) else { continue };
+            let path = &path;
+            for other in
+                self.tables.iter().chain([&self.output]).chain(maps.iter().map(|map| &map.path))
+            {
                 if path == other || same_file(path, other)? {
                     let path = path.display();
                     return Err(Fail::message(format_args!(
@@ -237,7 +254,7 @@ impl Args {
                     input.table.name().display()
                 )));
             }
-            maps.push(MapToWrite { path, map: &input.docs, docs });
+            maps.push(MapToWrite { path: path.clone(), map: &input.docs, docs });
         }
         Ok(maps)
     }
@@ -291,7 +308,7 @@ fn docs_about(table: &TableFile) -> Option<(u64, u64)> {
 }
 
 struct MapToWrite<'a> {
-    path: &'a Path,
+    path: PathBuf,
     map: &'a DocMap,
     docs: u32,
 }
@@ -301,7 +318,7 @@ impl MapToWrite<'_> {
     fn write(&self, cancel: &ui::Cancel) -> Result<()> {
         let fail =
             |error| Fail::message(format_args!("cannot write {}: {error}", self.path.display()));
-        let mut publication = Publication::begin(self.path)?;
+        let mut publication = Publication::begin(&self.path)?;
         cancel.remove_on_exit(Some(publication.temporary_path()));
         cancel.at_once(|| {
             let mut file = BufWriter::with_capacity(1 << 20, publication.file());
