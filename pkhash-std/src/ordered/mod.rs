@@ -8,6 +8,7 @@ mod automata;
 mod build;
 mod format;
 mod nodes;
+mod pair;
 mod sort;
 
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ pub use build::{
     merge_companions, merge_companions_publication,
 };
 pub use format::MAX_ORDERED_KEY_LEN;
+pub use pair::publish_pair;
 pub use sort::MIN_COMPANION_MEMORY;
 
 /// Where the companion of a table lies: `orders.pkh.fst` beside `orders.pkh`.
@@ -38,6 +40,11 @@ pub fn companion_path(table: impl AsRef<Path>) -> PathBuf {
     let mut path = OsString::from(table.as_ref());
     path.push(".fst");
     path.into()
+}
+
+/// Whether what is wrong with a companion is that it is another table's.
+fn is_of_another(what: &str) -> bool {
+    matches!(what, "keys of the table" | "table's footer checksum" | "table length")
 }
 
 /// The doc ID that a companion has for a value: an integer, or the first 4 bytes of a versioned value.
@@ -246,7 +253,7 @@ impl OrderedTerms {
     /// # Errors
     /// As [`OrderedOptions::open`].
     pub fn open(table: &TableFile) -> Result<Self> {
-        OrderedOptions::new().open(companion_path(table.path()), &table.table())
+        OrderedOptions::new().open_beside(table)
     }
 
     /// Maps the companion that lies beside a table. See [`Mode::Map`] for what must not happen to the file
@@ -257,7 +264,7 @@ impl OrderedTerms {
     /// As [`OrderedOptions::open`].
     #[cfg(feature = "mmap")]
     pub fn map(table: &TableFile) -> Result<Self> {
-        OrderedOptions::new().mode(Mode::Map).open(companion_path(table.path()), &table.table())
+        OrderedOptions::new().mode(Mode::Map).open_beside(table)
     }
 
     /// Where the companion was opened; `None` if it was made from bytes.

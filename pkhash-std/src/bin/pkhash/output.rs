@@ -238,6 +238,34 @@ impl ListArgs {
     }
 }
 
+/// Whether standard output was open when the process began. It is the operating system's answer to a look before
+/// `main`: by then the standard library has opened `/dev/null` in the place of a closed one, and all that is written is
+/// lost without an error.
+#[cfg(unix)]
+static STDOUT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+
+#[cfg(unix)]
+#[ctor::ctor(unsafe)]
+fn look_at_stdout() {
+    use std::os::fd::AsFd;
+    if let Err(error) = io::stdout().as_fd().try_clone_to_owned() {
+        let error = error.raw_os_error().unwrap_or_default();
+        STDOUT.store(error, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Fails if there is no standard output: it is closed.
+pub(crate) fn check_stdout() -> Result<()> {
+    #[cfg(unix)]
+    {
+        let error = STDOUT.load(std::sync::atomic::Ordering::Relaxed);
+        if error != 0 {
+            return Err(Fail::output(io::Error::from_raw_os_error(error)));
+        }
+    }
+    Ok(())
+}
+
 /// Standard output: buffered, unless somebody is looking at a terminal.
 pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
 
@@ -253,6 +281,7 @@ impl Output {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<()> {
+        check_stdout()?;
         write(&mut self.0).map_err(Fail::output)
     }
 
