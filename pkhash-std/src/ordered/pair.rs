@@ -191,7 +191,10 @@ fn remove_waiting(table: &Path) {
 /// Whether there is no companion, or one of another table.
 fn is_missing(error: &Error) -> bool {
     match error {
-        Error::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        // A name that no file can have, none has.
+        Error::Io { source, .. } => {
+            matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
+        }
         Error::Companion { what, .. } => super::is_of_another(what),
         _ => false,
     }

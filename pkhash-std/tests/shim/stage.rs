@@ -33,7 +33,7 @@ pub(crate) struct Stage {
     pub(crate) folder: Folder,
     program: &'static str,
     pub(crate) args: Vec<&'static str>,
-    /// What it publishes, in that order.
+    /// What it publishes, in that order; a companion, which waits under another name, as a whole with its table.
     pub(crate) outputs: &'static [&'static str],
     /// Standard output goes to a file of the folder.
     stdout: Option<&'static str>,

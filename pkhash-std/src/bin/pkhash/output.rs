@@ -132,8 +132,15 @@ pub(crate) fn companion_before(table: &Path, ordered: bool) -> Result<Option<Pat
     match path.try_exists() {
         Ok(true) => Ok(Some(path)),
         Ok(false) => Ok(None),
-        // What is wrong with the folder is for whoever creates the table to say.
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        // What is wrong with the folder is for whoever creates the table to say; a name that no file can have, none has.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => {
             Err(Fail::message(format_args!("{}: cannot look for it: {error}", path.display())))
         }

@@ -160,7 +160,10 @@ impl OpenArgs {
 
 /// Whether something lies where the companion of a table would; what cannot be looked at counts.
 pub(crate) fn has_companion(table: &Path) -> bool {
-    !matches!(companion_path(table).try_exists(), Ok(false))
+    match companion_path(table).try_exists() {
+        Ok(exists) => exists,
+        Err(error) => error.kind() != io::ErrorKind::InvalidFilename,
+    }
 }
 
 /// What a table is to be like, and how it is built: shared by `build` and `merge`.
