@@ -111,13 +111,15 @@ fn swap(
     }
     // The table has its name, so the companion gets its own, whatever the disk says.
     let synced = sync_folder(&folder, &shown, observe);
-    fs::rename(&waiting, &named)
-        .map_err(Error::io("rename a temporary file to", &companion_shown))?;
+    let renamed = fs::rename(&waiting, &named);
+    synced?;
+    renamed.map_err(Error::io("rename a temporary file to", &companion_shown))?;
     observe(Step::Renamed);
+    sync_folder(&folder, &companion_shown, observe)?;
     if lock.is_some() {
         remove_waiting(&path);
     }
-    synced.and_then(|()| sync_folder(&folder, &companion_shown, observe))
+    Ok(())
 }
 
 /// A lock of a folder; `None`: there are none here. It is held for a few renames, so it is waited for.
