@@ -62,7 +62,8 @@ fn pairs_are_found_while_they_are_replaced() {
                 })
             })
             .collect();
-        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        let written: Vec<_> =
+            writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
         assert!(written.iter().all(std::thread::Result::is_ok));
     });

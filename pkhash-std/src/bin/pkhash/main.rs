@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 found or done, 1 something was not found, 2 error, 128 + N ended by signal N.
 
-// Forbidden, but for what a look before `main` expands to: `output.rs`.
+// Forbidden, but for what a look before `main` expands to: `stdout.rs`.
 #![deny(unsafe_code)]
 
 mod cmd;
@@ -13,6 +13,7 @@ mod keys;
 mod live_docs;
 mod output;
 mod signals;
+mod stdout;
 mod tables;
 mod ui;
 
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => {
             if !message.use_stderr()
-                && let Err(fail) = output::check_stdout()
+                && let Err(fail) = stdout::check_stdout()
             {
                 fail::complain(&fail);
                 return ExitCode::from(2);

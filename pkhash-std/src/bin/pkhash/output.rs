@@ -7,6 +7,7 @@ use pkhash_std::{Error, Mode, OrderedOptions, TableFile, Value, ValueKind, compa
 use serde_json::json;
 
 use crate::fail::{Fail, Result, note};
+use crate::stdout::check_stdout;
 
 /// How keys are read and written. The same options mean the same for every command.
 #[derive(clap::Args, Clone, Copy)]
@@ -243,34 +244,6 @@ impl ListArgs {
             out.write_all(&[self.form.separator()])
         })
     }
-}
-
-/// Whether standard output was open when the process began. It is the operating system's answer to a look before
-/// `main`: by then the standard library has opened `/dev/null` in the place of a closed one, and all that is written is
-/// lost without an error.
-#[cfg(unix)]
-static STDOUT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-
-#[cfg(unix)]
-#[ctor::ctor(unsafe)]
-fn look_at_stdout() {
-    use std::os::fd::AsFd;
-    if let Err(error) = io::stdout().as_fd().try_clone_to_owned() {
-        let error = error.raw_os_error().unwrap_or_default();
-        STDOUT.store(error, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-/// Fails if there is no standard output: it is closed.
-pub(crate) fn check_stdout() -> Result<()> {
-    #[cfg(unix)]
-    {
-        let error = STDOUT.load(std::sync::atomic::Ordering::Relaxed);
-        if error != 0 {
-            return Err(Fail::output(io::Error::from_raw_os_error(error)));
-        }
-    }
-    Ok(())
 }
 
 /// Standard output: buffered, unless somebody is looking at a terminal.

@@ -15,9 +15,8 @@ use serde_json::json;
 
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
-use crate::output::{
-    HEX_MARK, Hint, KeyArgs, Output, check_stdout, companion_before, note_stale_companion,
-};
+use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
+use crate::stdout::check_stdout;
 use crate::ui;
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.

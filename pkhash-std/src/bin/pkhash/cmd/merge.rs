@@ -16,7 +16,8 @@ use super::build::{
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
 use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
-use crate::output::{check_stdout, companion_before, note_stale_companion};
+use crate::output::{companion_before, note_stale_companion};
+use crate::stdout::check_stdout;
 use crate::tables::listed;
 use crate::ui;
 
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     live: LiveDocsArgs,
     /// Write the doc maps of the tables, one file for each, in their order; `-` writes none. They are what
     /// `--doc-map` reads, and tell which docs of the merged table to delete for deletes that arrived
-    /// meanwhile.
+    /// meanwhile. The files are there before the table is: use them when `merge` has ended well.
     #[arg(long, value_name = "FILE")]
     write_doc_map: Vec<PathBuf>,
     #[command(flatten)]
