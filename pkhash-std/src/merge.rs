@@ -13,8 +13,8 @@ use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueKind};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::file::Publication;
 use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
+use crate::publish::Publication;
 use crate::set::LiveDocs;
 use crate::table_file::TableFile;
 
@@ -146,22 +146,24 @@ pub fn merge(
     path: impl AsRef<Path>,
     options: &MergeOptions,
 ) -> Result<Built> {
-    merge_publication(inputs, Publication::begin(path)?, options)
+    let mut publication = Publication::begin(path)?;
+    let built = merge_publication(inputs, &mut publication, options)?;
+    publication.commit()?;
+    Ok(built)
 }
 
-/// [`merge`] into a file that was begun before.
+/// [`merge`] into a file that was begun before, and that the caller publishes: alone, with its doc maps
+/// ([`Publication::commit_all`]) or with its companion.
 ///
 /// # Errors
 /// As [`merge`].
 pub fn merge_publication(
     inputs: &[MergeInput<'_>],
-    mut publication: Publication,
+    publication: &mut Publication,
     options: &MergeOptions,
 ) -> Result<Built> {
-    let path = publication.path().to_owned();
-    let built = merge_into(inputs, publication.file(), &path, options)?;
-    publication.commit()?;
-    Ok(built)
+    let path = publication.shown().to_owned();
+    merge_into(inputs, publication.file(), &path, options)
 }
 
 /// Merges tables into `out`, front to back.

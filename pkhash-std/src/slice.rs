@@ -12,8 +12,8 @@ use pkhash_core::build::{Entry, KeyStats, Plan, sort_by};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::file::Publication;
 use crate::partition::{Builder, Built, Loader, Part, pool};
+use crate::publish::Publication;
 use crate::writer::WriterOptions;
 
 /// Keys that are hashed and split by one thread at a time: their hashes stay in its cache.
@@ -51,7 +51,7 @@ pub fn build_slice<K: AsRef<[u8]> + Sync, const V: usize>(
     options: &WriterOptions,
 ) -> Result<Built> {
     let mut publication = Publication::begin(path)?;
-    let path = publication.path().to_owned();
+    let path = publication.shown().to_owned();
     let built = build_into(keys, &value, publication.file(), &path, options)?;
     publication.commit()?;
     Ok(built)

@@ -14,8 +14,8 @@ use pkhash_core::ValueKind;
 use pkhash_core::build::{Entry, KeyStats, Options, Plan, ValueChoice};
 
 use crate::error::{Error, Result};
-use crate::file::Publication;
 use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
+use crate::publish::{Publication, absolute};
 
 /// The number of bins is 2^this.
 const BIN_BITS: u8 = 10;
@@ -87,6 +87,8 @@ impl Default for WriterOptions {
 pub struct TableWriter {
     options: WriterOptions,
     publication: Option<Publication>,
+    /// Absolute.
+    temp_dir: PathBuf,
     stats: KeyStats,
     bins: Bins,
     spill: Option<Spill>,
@@ -107,7 +109,9 @@ impl TableWriter {
     pub fn create(path: impl AsRef<Path>, options: WriterOptions) -> Result<Self> {
         let publication = Publication::begin(path)?;
         let mut writer = Self::new(options)?;
-        writer.options.temp_dir.get_or_insert_with(|| publication.folder().to_owned());
+        if writer.options.temp_dir.is_none() {
+            publication.folder().clone_into(&mut writer.temp_dir);
+        }
         writer.publication = Some(publication);
         Ok(writer)
     }
@@ -131,8 +135,10 @@ impl TableWriter {
             ValueChoice::Auto => (8, true),
             ValueChoice::Fixed(value) => (value.width().into(), value.kind() == ValueKind::Integer),
         };
+        let temp_dir = options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
         Ok(Self {
             bins: Bins::new(collected_memory(options.memory)),
+            temp_dir: absolute(&temp_dir),
             options,
             publication: None,
             stats: KeyStats::default(),
@@ -216,7 +222,7 @@ impl TableWriter {
         self.failed = true;
         let spill = match &mut self.spill {
             Some(spill) => spill,
-            none => none.insert(Spill::create(self.options.temp_dir.as_deref())?),
+            none => none.insert(Spill::create(&self.temp_dir)?),
         };
         spill.append(&mut self.bins)?;
         self.failed = false;
@@ -235,12 +241,22 @@ impl TableWriter {
     /// what was asked for; [`Error::Io`]; [`Error::Cancelled`]. The path then has what it had before,
     /// and no temporary file is left.
     /// [`Error::NoPath`] if the writer was made by [`new`](Self::new).
-    pub fn publish(mut self) -> Result<Built> {
-        let mut publication = self.publication.take().ok_or(Error::NoPath)?;
-        let path = publication.path().to_owned();
-        let built = self.build(publication.file(), &path)?;
+    pub fn publish(self) -> Result<Built> {
+        let (built, publication) = self.finish()?;
         publication.commit()?;
         Ok(built)
+    }
+
+    /// Builds the table into its temporary file, and leaves it to the caller to publish it: together with
+    /// other files.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub fn finish(mut self) -> Result<(Built, Publication)> {
+        let mut publication = self.publication.take().ok_or(Error::NoPath)?;
+        let path = publication.shown().to_owned();
+        let built = self.build(publication.file(), &path)?;
+        Ok((built, publication))
     }
 
     /// Builds the table into `out`, front to back: a pipe, a socket, a buffer.
@@ -442,11 +458,10 @@ struct Spill {
 }
 
 impl Spill {
-    fn create(folder: Option<&Path>) -> Result<Self> {
-        let folder = folder.map_or_else(std::env::temp_dir, Path::to_owned);
-        let file = tempfile::tempfile_in(&folder)
-            .map_err(Error::io("create a temporary file in", &folder))?;
-        Ok(Self { file, folder, len: 0, runs: Vec::new() })
+    fn create(folder: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(folder)
+            .map_err(Error::io("create a temporary file in", folder))?;
+        Ok(Self { file, folder: folder.to_owned(), len: 0, runs: Vec::new() })
     }
 
     fn append(&mut self, bins: &mut Bins) -> Result<()> {

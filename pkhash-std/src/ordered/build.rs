@@ -12,9 +12,10 @@ use super::format::{self, Binding, Fault, MAX_ORDERED_KEY_LEN};
 use super::sort::{MIN_COMPANION_MEMORY, Sorter};
 use super::{OrderedTerms, check_values, doc_id};
 use crate::error::{Error, Result};
-use crate::file::{BlockWriter, Publication};
+use crate::file::BlockWriter;
 use crate::merge::{DELETED, DocMap, MergeInput};
 use crate::partition::{Control, pool};
+use crate::publish::{Publication, absolute};
 use crate::table_file::TableFile;
 use crate::writer::DEFAULT_MEMORY;
 
@@ -63,16 +64,20 @@ pub fn build_companion(
     path: impl AsRef<Path>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    build_companion_publication(table, Publication::begin(path)?, options)
+    let mut publication = Publication::begin_like(path, table.name())?;
+    let built = build_companion_publication(table, &mut publication, options)?;
+    publication.commit()?;
+    Ok(built)
 }
 
-/// [`build_companion`] into a file that was begun before.
+/// [`build_companion`] into a file that was begun before, and that the caller publishes: together with its table
+/// ([`publish_pair`](crate::publish_pair)).
 ///
 /// # Errors
 /// As [`build_companion`].
 pub fn build_companion_publication(
     table: &TableFile,
-    publication: Publication,
+    publication: &mut Publication,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
     check_table(table)?;
@@ -85,7 +90,8 @@ pub fn build_companion_publication(
         .into());
     }
     let footer = table.footer();
-    let folder = options.temp_dir.clone().unwrap_or_else(|| publication.folder().to_owned());
+    let folder =
+        options.temp_dir.as_deref().map_or_else(|| publication.folder().to_owned(), absolute);
     let pool = pool(options.threads, footer.partitions())?;
     let longest = footer.max_key_len as usize;
     let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool);
@@ -152,11 +158,13 @@ pub fn merge_companions(
     path: impl AsRef<Path>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    let publication = Publication::begin(path)?;
-    merge_companions_publication(inputs, terms, merged, publication, options)
+    let mut publication = Publication::begin_like(path, merged.name())?;
+    let built = merge_companions_publication(inputs, terms, merged, &mut publication, options)?;
+    publication.commit()?;
+    Ok(built)
 }
 
-/// [`merge_companions`] into a file that was begun before.
+/// [`merge_companions`] into a file that was begun before, and that the caller publishes.
 ///
 /// # Errors
 /// As [`merge_companions`].
@@ -167,7 +175,7 @@ pub fn merge_companions_publication(
     inputs: &[MergeInput<'_>],
     terms: &[OrderedTerms],
     merged: &TableFile,
-    publication: Publication,
+    publication: &mut Publication,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
     assert_eq!(inputs.len(), terms.len(), "one companion for each input");
@@ -234,19 +242,18 @@ fn map_doc(i: usize, input: &MergeInput<'_>, doc: u64) -> Result<Option<u64>> {
     }
 }
 
-/// Publishes a companion of the keys that `fill` adds in term order. It returns the bytes that it spilled.
+/// Writes a companion of the keys that `fill` adds in term order. It returns the bytes that it spilled.
 fn write(
     table: &TableFile,
-    mut publication: Publication,
+    publication: &mut Publication,
     control: &Control,
     fill: impl FnOnce(&mut Writer<'_>) -> Result<u64>,
 ) -> Result<BuiltCompanion> {
-    let path = publication.path().to_owned();
+    let path = publication.shown().to_owned();
     let mut writer = Writer::create(table, publication.file(), &path, control)?;
     let spilled = fill(&mut writer)?;
     let keys = writer.binding.keys;
     let bytes = writer.finish()?;
-    publication.commit()?;
     control.progress(keys, keys);
     Ok(BuiltCompanion { keys, bytes, spilled })
 }

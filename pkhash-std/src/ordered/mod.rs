@@ -8,6 +8,7 @@ mod automata;
 mod build;
 mod format;
 mod nodes;
+mod pair;
 mod sort;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub use build::{
     merge_companions, merge_companions_publication,
 };
 pub use format::MAX_ORDERED_KEY_LEN;
+pub use pair::publish_pair;
 pub use sort::MIN_COMPANION_MEMORY;
 
 /// Where the companion of a table lies: `orders.pkh.fst` beside `orders.pkh`.
@@ -39,6 +41,11 @@ pub fn companion_path(table: impl AsRef<Path>) -> PathBuf {
     let mut path = OsString::from(table.as_ref());
     path.push(".fst");
     path.into()
+}
+
+/// Whether what is wrong with a companion is that it is another table's.
+fn is_of_another(what: &str) -> bool {
+    matches!(what, "keys of the table" | "table's footer checksum" | "table length")
 }
 
 /// The doc ID that a companion has for a value: an integer, or the first 4 bytes of a versioned value.
@@ -229,7 +236,7 @@ impl OrderedTerms {
     /// # Errors
     /// As [`OrderedOptions::open`]; [`Error::NoPath`] if the table was not opened at a path.
     pub fn open(table: &TableFile) -> Result<Self> {
-        OrderedOptions::new().open(Self::path_of(table)?, &table.table())
+        OrderedOptions::new().open_beside(table)
     }
 
     /// Where the companion of a table lies.

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::fail::{Fail, Result, note};
 use crate::map;
+use crate::stdout::check_stdout;
 
 /// How keys are read and written. The same options mean the same for every command.
 #[derive(clap::Args, Clone, Copy)]
@@ -133,8 +134,15 @@ pub(crate) fn companion_before(table: &Path, ordered: bool) -> Result<Option<Pat
     match path.try_exists() {
         Ok(true) => Ok(Some(path)),
         Ok(false) => Ok(None),
-        // What is wrong with the folder is for whoever creates the table to say.
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        // What is wrong with the folder is for whoever creates the table to say; a name that no file can have, none has.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => {
             Err(Fail::message(format_args!("{}: cannot look for it: {error}", path.display())))
         }
@@ -253,6 +261,7 @@ impl Output {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<()> {
+        check_stdout()?;
         write(&mut self.0).map_err(Fail::output)
     }
 

@@ -9,13 +9,14 @@ use pkhash_std::core::format::MAGIC;
 use pkhash_std::{
     Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, OpenOptions, Options,
     Publication, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
-    build_companion_publication, companion_path,
+    build_companion_publication, companion_path, publish_pair,
 };
 use serde_json::json;
 
 use crate::fail::{Answer, Fail, Result};
 use crate::input::Input;
 use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
+use crate::stdout::check_stdout;
 use crate::{map, ui};
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
@@ -204,15 +205,17 @@ impl Args {
         }
         let before = companion_before(&self.output, self.ordered)?;
         let mut writer = if to_stdout {
+            check_stdout()?;
             TableWriter::new(options)?
         } else {
             TableWriter::create(&self.output, options)?
         };
+        cancel.remove_on_exit(writer.temporary_path());
+        let companion = self.ordered.then(|| begin_companion(&self.output, &cancel)).transpose()?;
         let reading = match input.len {
             Some(len) => ui::bar("reading", len),
             None => ui::counter("reading"),
         };
-        cancel.remove_on_exit(writer.temporary_path());
         cancel.at_once(|| {
             self.check_head(&mut input)?;
             if self.csv {
@@ -223,26 +226,24 @@ impl Args {
         })?;
         reading.finish_and_clear();
         let read = began.elapsed();
-        let built = if to_stdout {
+        let fail = |error| hint_at_policy(&from, error);
+        let (built, companion) = if to_stdout {
             let mut out = io::stdout();
-            let built = writer.write_to(&mut out).map_err(|error| hint_at_policy(&from, error))?;
+            let built = writer.write_to(&mut out).map_err(fail)?;
             out.flush().map_err(Fail::output)?;
-            built
+            (built, None)
         } else {
-            writer.publish().map_err(|error| hint_at_policy(&from, error))?
-        };
-        let companion = if self.ordered {
+            let (built, table) = writer.finish().map_err(fail)?;
             let options = CompanionOptions {
                 memory: self.memory,
                 threads: self.make.threads,
                 temp_dir: self.temp_dir.clone(),
                 ..CompanionOptions::default()
             };
-            Some(make_ordered(&self.output, &cancel, options, build_companion_publication)?)
-        } else {
-            note_stale_companion(&self.output, before.as_deref());
-            None
+            let make = build_companion_publication;
+            (built, publish(Vec::new(), table, companion, &cancel, options, make)?)
         };
+        note_stale_companion(&self.output, before.as_deref());
         let times = [("read", read), ("all", began.elapsed())];
         report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
@@ -403,29 +404,48 @@ pub(crate) fn check_ordered(ordered: bool, output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the ordered companion of a table that was just published.
-pub(crate) fn make_ordered<M>(
-    path: &Path,
+/// Begins the ordered companion of a table.
+pub(crate) fn begin_companion(table: &Path, cancel: &ui::Cancel) -> Result<Publication> {
+    let companion = Publication::begin_like(companion_path(table), table)?;
+    cancel.remove_on_exit([companion.temporary_path()]);
+    Ok(companion)
+}
+
+/// Publishes a table that was written, behind other files, and with its companion if one was begun.
+pub(crate) fn publish<M>(
+    mut files: Vec<Publication>,
+    table: Publication,
+    companion: Option<Publication>,
     cancel: &ui::Cancel,
     options: CompanionOptions,
     make: M,
-) -> Result<BuiltCompanion>
+) -> Result<Option<BuiltCompanion>>
 where
-    M: FnOnce(&TableFile, Publication, &CompanionOptions) -> pkhash_std::Result<BuiltCompanion>,
+    M: FnOnce(
+        &TableFile,
+        &mut Publication,
+        &CompanionOptions,
+    ) -> pkhash_std::Result<BuiltCompanion>,
 {
-    let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
-    let made = || {
-        let table = map::table(OpenOptions::new(), path)?;
-        let publication = Publication::begin(companion_path(path))?;
-        cancel.remove_on_exit(Some(publication.temporary_path()));
-        make(&table, publication, &options)
+    let Some(mut companion) = companion else {
+        files.push(table);
+        cancel.check()?;
+        Publication::commit_all(files)?;
+        return Ok(None);
     };
-    made().map_err(|error| {
-        Fail::message(format_args!(
-            "{}: the table is complete, but its ordered companion was not made: {error}",
-            path.display()
-        ))
-    })
+    let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
+    let made = table
+        .open_table_by(|path| map::table(OpenOptions::new(), path))
+        .and_then(|written| make(&written, &mut companion, &options));
+    let made = made.map_err(|error| match error {
+        pkhash_std::Error::Cancelled => error.into(),
+        error => Fail::message(format_args!(
+            "nothing is published, as there is no ordered companion: {error}"
+        )),
+    })?;
+    cancel.check()?;
+    publish_pair(files, table, companion)?;
+    Ok(Some(made))
 }
 
 /// A value: an unsigned integer, perhaps among spaces.

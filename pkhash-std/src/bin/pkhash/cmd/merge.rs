@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    BuiltCompanion, CompanionOptions, DELETED, DocMap, LiveDocs, MergeInput, MergeOptions,
-    OrderedTerms, Publication, TableFile, ValueKind, build_companion_publication,
-    merge_companions_publication, merge_publication, merge_to,
+    CompanionOptions, DELETED, DocMap, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
+    Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
+    merge_publication, merge_to,
 };
 
 use super::build::{
-    OnDuplicateArg, check_ordered, hint_at_policy, make_ordered, report, same_file,
+    OnDuplicateArg, begin_companion, check_ordered, hint_at_policy, publish, report, same_file,
 };
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
 use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
 use crate::output::{companion_before, note_stale_companion};
+use crate::stdout::check_stdout;
 use crate::tables::listed;
 use crate::ui;
 
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     live: LiveDocsArgs,
     /// Write the doc maps of the tables, one file for each, in their order; `-` writes none. They are what
     /// `--doc-map` reads, and tell which docs of the merged table to delete for deletes that arrived
-    /// meanwhile.
+    /// meanwhile. The files are there before the table is: use them when `merge` has ended well.
     #[arg(long, value_name = "FILE")]
     write_doc_map: Vec<PathBuf>,
     #[command(flatten)]
@@ -78,6 +79,13 @@ impl Args {
         self.tables = listed(&self.tables)?;
         let tables: Vec<TableFile> =
             cancel.at_once(|| self.tables.iter().map(|path| self.open.open(path)).collect())?;
+        // A companion that is missing, or of no use, is not needed: then the keys are sorted anew.
+        let terms: Option<Vec<OrderedTerms>> = self
+            .ordered
+            .then(|| {
+                tables.iter().map(|table| self.open.open_companion(table, false).ok()).collect()
+            })
+            .flatten();
         let inputs: Vec<MergeInput<'_>> = tables
             .iter()
             .zip(self.doc_maps(&tables)?)
@@ -100,37 +108,36 @@ impl Args {
             ..MergeOptions::default()
         };
         let before = companion_before(&self.output, self.ordered)?;
-        let built = if self.output == Path::new("-") {
+        let (built, companion) = if self.output == Path::new("-") {
+            check_stdout()?;
+            // As ever, no table without its maps: they come first.
+            Publication::commit_all(write_doc_maps(&maps, &cancel)?)?;
             let mut out = io::stdout();
             let built = merge_to(&inputs, &mut out, &options);
             out.flush().map_err(Fail::output)?;
-            built
+            (built.map_err(|error| self.name_input(error))?, None)
         } else {
-            let publication = Publication::begin(&self.output)?;
-            cancel.remove_on_exit(Some(publication.temporary_path()));
-            merge_publication(&inputs, publication, &options)
+            let mut table = Publication::begin(&self.output)?;
+            cancel.remove_on_exit([table.temporary_path()]);
+            let companion =
+                self.ordered.then(|| begin_companion(&self.output, &cancel)).transpose()?;
+            let files = write_doc_maps(&maps, &cancel)?;
+            let built = merge_publication(&inputs, &mut table, &options)
+                .map_err(|error| self.name_input(error))?;
+            let options =
+                CompanionOptions { threads: self.make.threads, ..CompanionOptions::default() };
+            let make = |table: &_, publication: &mut _, options: &_| match &terms {
+                Some(terms) => {
+                    merge_companions_publication(&inputs, terms, table, publication, options)
+                }
+                None => build_companion_publication(table, publication, options),
+            };
+            (built, publish(files, table, companion, &cancel, options, make)?)
         };
-        let built = built.map_err(|error| self.name_input(error))?;
-        self.write_doc_maps(&maps, &cancel)?;
-        let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
         note_stale_companion(&self.output, before.as_deref());
         let times = [("all", began.elapsed())];
         report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
-    }
-
-    /// Makes the companion of the merged table. The inputs' tables are still those that were merged, though
-    /// the merged one may have the name of one of them.
-    fn order(&self, inputs: &[MergeInput<'_>], cancel: &ui::Cancel) -> Result<BuiltCompanion> {
-        // A companion that is missing, or of no use, is not needed: then the keys are sorted anew.
-        let terms: Option<Vec<OrderedTerms>> =
-            inputs.iter().map(|input| self.open.open_companion(input.table, false).ok()).collect();
-        let options =
-            CompanionOptions { threads: self.make.threads, ..CompanionOptions::default() };
-        make_ordered(&self.output, cancel, options, |table, publication, options| match &terms {
-            Some(terms) => merge_companions_publication(inputs, terms, table, publication, options),
-            None => build_companion_publication(table, publication, options),
-        })
     }
 
     /// An error of an input names its file.
@@ -241,15 +248,24 @@ impl Args {
         }
         Ok(maps)
     }
+}
 
-    fn write_doc_maps(&self, maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<()> {
-        maps.iter().try_for_each(|map| map.write(cancel)).map_err(|fail| {
-            Fail::message(format_args!(
-                "{}: the table is complete, but not all doc maps were written: {fail}",
-                self.output.display()
-            ))
+/// Begins and writes all doc maps, so that what can go wrong with them does so before the work.
+fn write_doc_maps(maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<Vec<Publication>> {
+    let begin = |map: &MapToWrite<'_>| {
+        let publication = Publication::begin(map.path)?;
+        cancel.remove_on_exit([publication.temporary_path()]);
+        Ok(publication)
+    };
+    let mut files: Vec<Publication> = maps.iter().map(begin).collect::<Result<_>>()?;
+    cancel.at_once(|| {
+        maps.iter().zip(&mut files).try_for_each(|(map, file)| {
+            map.write(file).map_err(|error| {
+                Fail::message(format_args!("cannot write {}: {error}", map.path.display()))
+            })
         })
-    }
+    })?;
+    Ok(files)
 }
 
 /// Says so if tables whose docs keep their IDs seem to have docs in common.
@@ -298,23 +314,17 @@ struct MapToWrite<'a> {
 
 impl MapToWrite<'_> {
     /// Writes what [`read_doc_map`] reads.
-    fn write(&self, cancel: &ui::Cancel) -> Result<()> {
-        let fail =
-            |error| Fail::message(format_args!("cannot write {}: {error}", self.path.display()));
-        let mut publication = Publication::begin(self.path)?;
-        cancel.remove_on_exit(Some(publication.temporary_path()));
-        cancel.at_once(|| {
-            let mut file = BufWriter::with_capacity(1 << 20, publication.file());
-            for doc in 0..self.docs {
-                match self.map.get(doc) {
-                    Some(new) => writeln!(file, "{new}"),
-                    None => file.write_all(b"-\n"),
-                }
-                .map_err(fail)?;
-            }
-            file.into_inner().map_err(|error| fail(error.into_error()))?;
-            Ok(publication.commit()?)
-        })
+    fn write(&self, publication: &mut Publication) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 20, publication.file());
+        for doc in 0..self.docs {
+            match self.map.get(doc) {
+                Some(new) => writeln!(file, "{new}"),
+                None => file.write_all(b"-\n"),
+            }?;
+        }
+        file.flush()?;
+        // Here, so that a full disk is found before the work.
+        file.get_ref().sync_all()
     }
 }
 

@@ -137,7 +137,9 @@ impl Args {
         let facts = Facts::measure(&file.table())
             .map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
         // One that is of no use is no reason not to show the table.
-        let ordered = ui::has_companion(&file)
+        let ordered = file
+            .path()
+            .is_some_and(ui::has_companion)
             .then(|| self.open.open_companion(&file, false).map_err(|fail| fail.to_string()));
         if self.json {
             print_json(&file, &facts, ordered.as_ref(), out)
