@@ -326,54 +326,51 @@ const CROWD: u64 = 100_000;
 fn a_hundred_thousand_keys_of_one_home() {
     let mut rng = Rng(6);
     let innocent: Vec<u64> = (0..CROWD).map(|_| rng.next()).collect();
-    let absent: Vec<u64> = (0..CROWD).map(|_| rng.next()).collect();
+    let absent: Vec<u64> = (0..10_000).map(|_| rng.next()).collect();
     let tail = |i: u64| (i << 20) & 0xffff_0000 | i & 0xffff;
-    for segments in [15, 300] {
-        for seed in [0, rng.next()] {
-            for home in [0u64, 0x1234_5678 << 32, 0xffff_ffff << 32] {
-                // Tags of all kinds; one tag; one hash.
-                let crowds = [
-                    crafted(seed, (0..CROWD).map(|i| home | tail(i))),
-                    crafted(seed, (0..CROWD).map(|i| home | i << 16 & 0xffff_ffff)),
-                    crafted(seed, vec![home; CROWD as usize]),
-                ];
-                for crowd in crowds {
-                    let all = crowd.iter().chain(&innocent);
-                    let keys: Vec<(u64, u16)> =
-                        all.zip(0..).map(|(hash, i)| (*hash, (i % segments) as u16)).collect();
-                    let memory = Memory::new(&keys, segments, seed);
-                    let (mut read, mut every) = (0, 0);
-                    for (i, (hash, segment)) in keys.iter().enumerate() {
-                        let (named, lines) = memory.named(*hash);
-                        assert!(named.contains(&(*segment).into()), "{hash:x}");
-                        assert!(lines <= MAX_RUN as usize + 1, "{lines} lines");
-                        if i >= crowd.len() {
-                            read += lines;
-                            every += usize::from(named.len() >= segments);
-                        }
-                    }
-                    for hash in &absent {
-                        let (named, lines) = memory.named(*hash);
-                        assert!(lines <= MAX_RUN as usize + 1);
+    for (segments, seed) in [(15, rng.next()), (300, 0)] {
+        for home in [0u64, 0x1234_5678 << 32, 0xffff_ffff << 32] {
+            // Tags of all kinds; one tag; one hash.
+            let crowds = [
+                crafted(seed, (0..CROWD).map(|i| home | tail(i))),
+                crafted(seed, (0..CROWD).map(|i| home | i << 16 & 0xffff_ffff)),
+                crafted(seed, vec![home; CROWD as usize]),
+            ];
+            for crowd in crowds {
+                let all = crowd.iter().chain(&innocent);
+                let keys: Vec<(u64, u16)> =
+                    all.zip(0..).map(|(hash, i)| (*hash, (i % segments) as u16)).collect();
+                let memory = Memory::new(&keys, segments, seed);
+                let (mut read, mut every) = (0, 0);
+                for (i, (hash, segment)) in keys.iter().enumerate().step_by(10) {
+                    let (named, lines) = memory.named(*hash);
+                    assert!(named.contains(&(*segment).into()), "{hash:x}");
+                    assert!(lines <= MAX_RUN as usize + 1, "{lines} lines");
+                    if i >= crowd.len() {
                         read += lines;
                         every += usize::from(named.len() >= segments);
                     }
-                    let each = read as f64 / 2e5;
-                    // One home of 12,000, of which each has 8 innocents and as many that are absent.
-                    assert!(each < 1.1 && every < 60, "{each} lines, {every} ask every segment");
-                    // As a batch.
-                    let hashes = &crowd[..1000];
-                    let numbers: Vec<u32> = (0..segments as u32).collect();
-                    let mut asks = vec![Ask::default(); hashes.len()];
-                    let wanted = 3..segments as u32;
-                    let map = memory.map();
-                    let lines = std::cell::Cell::new(0);
-                    let asked =
-                        map.ask_batch_with(Count(&lines), hashes, &numbers, &wanted, &mut asks);
-                    assert_eq!(asked, Ok(hashes.len()));
-                    assert!(asks.iter().all(|ask| ask.more && ask.lesser && ask.table >= 3));
-                    assert!(lines.get() <= hashes.len() * (MAX_RUN as usize + 1));
                 }
+                for hash in &absent {
+                    let (named, lines) = memory.named(*hash);
+                    assert!(lines <= MAX_RUN as usize + 1);
+                    read += lines;
+                    every += usize::from(named.len() >= segments);
+                }
+                let each = read as f64 / 2e4;
+                // One home of 12,000, of which each has one or two of them.
+                assert!(each < 1.15 && every < 20, "{each} lines, {every} ask every segment");
+                // As a batch.
+                let hashes = &crowd[..1000];
+                let numbers: Vec<u32> = (0..segments as u32).collect();
+                let mut asks = vec![Ask::default(); hashes.len()];
+                let wanted = 3..segments as u32;
+                let map = memory.map();
+                let lines = std::cell::Cell::new(0);
+                let asked = map.ask_batch_with(Count(&lines), hashes, &numbers, &wanted, &mut asks);
+                assert_eq!(asked, Ok(hashes.len()));
+                assert!(asks.iter().all(|ask| ask.more && ask.lesser && ask.table >= 3));
+                assert!(lines.get() <= hashes.len() * (MAX_RUN as usize + 1));
             }
         }
     }
@@ -428,8 +425,8 @@ fn the_seed_of_a_map_spreads_keys() {
 #[test]
 fn keys_that_many_segments_have() {
     let mut rng = Rng(9);
-    for (segments, copies) in [(200usize, 200u64), (1000, 900), (1000, 1000), (60_000, 60_000)] {
-        let keys: Vec<(u64, u16)> = (0..5)
+    for (segments, copies) in [(200usize, 200u64), (1000, 900), (1000, 1000), (20_000, 20_000)] {
+        let keys: Vec<(u64, u16)> = (0..2)
             .flat_map(|_| {
                 let hash = rng.next();
                 (0..copies).map(move |i| (hash, i as u16))

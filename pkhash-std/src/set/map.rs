@@ -26,6 +26,9 @@ pub struct MapOptions {
     pub memory: usize,
     /// Progress, in keys, and the flag that cancels.
     pub control: Control,
+    /// What decides which keys share a line of the map, besides their hashes; `None`: something random, so
+    /// that nobody can make keys that do.
+    pub seed: Option<u64>,
 }
 
 /// 256 MiB: 33 M keys at once.
@@ -33,7 +36,7 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 
 impl Default for MapOptions {
     fn default() -> Self {
-        Self { threads: 0, memory: DEFAULT_MEMORY, control: Control::default() }
+        Self { threads: 0, memory: DEFAULT_MEMORY, control: Control::default(), seed: None }
     }
 }
 
@@ -247,9 +250,8 @@ impl Memory {
     fn build(segments: &[Segment], hasher: Hasher, options: &MapOptions) -> Result<Self> {
         let keys: Vec<u64> = segments.iter().map(|segment| segment.table().footer().keys).collect();
         let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
-        // Which keys crowd in this map is nobody's to know, also where the seed of the tables is.
-        let plan = MapPlan::new(entries, segments.len())?
-            .with_seed(RandomState::new().hash_one(segments.len()));
+        let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(segments.len()));
+        let plan = MapPlan::new(entries, segments.len())?.with_seed(seed);
         let pool = pool(options.threads, u32::MAX)?;
         // Parts that fit the memory, at least one.
         let in_memory = (options.memory / size_of::<MapEntry>()) as u64;
