@@ -129,7 +129,7 @@ const fn kept(hash: u64) -> (u32, u16) {
 
 impl Map {
     /// Every entry is found, those of one hash in the order of their segments; what else is found has the
-    /// same tag at least; and all kernels ask for the first one that is wanted.
+    /// same tag at least, unless it is every segment; and all kernels ask for the same one.
     fn check(&self) {
         let segments = usize::from(self.segments) + 1;
         let mut entries: Vec<(u64, u16)> = Vec::new();

@@ -30,17 +30,18 @@
 //!
 //! # Crowds
 //!
-//! Keys can be made to have one home line; and a key that many segments have fills lines by itself. An entry lies at
-//! most [`MAX_RUN`] lines behind its home. Where the entries of a home would go further, only those are stored that
-//! the home line has room for, and all bits of its spill mask are set, which means: *ask every segment*. Who comes
-//! to such a line asks as a set without a map does; the next home has its line to itself again. So a
-//! lookup reads at most `MAX_RUN` + 1 lines, whatever the keys. (Bits that were all set by entries that passed mean the same. That
-//! takes some 100 entries: a crowd, too.)
+//! Keys can be made to have one home line, and a key that many segments have fills lines by itself. An entry lies at
+//! most [`MAX_RUN`] lines behind its home. If the entries of a home would go further, the map stores only those for which the
+//! home line has room, and sets all bits of its spill mask, which means: *ask every segment*. A lookup that comes
+//! to such a line does what a set without a map does. The next home starts as if the others were not there. So a lookup reads at
+//! most `MAX_RUN` + 1 lines, whatever the keys are. (Bits that were all set by entries that passed mean the same. That takes 27 entries at least,
+//! and some 100 of random tags: a crowd, too.)
 //!
-//! Who knows the seed of the tables could spoil homes by the row: in a region of them three crafted keys more for each home
-//! are enough, so each would spoil five others. Hence a map has a seed of its own ([`MapPlan::with_seed`]), by which homes are mixed
-//! within their part, and which nobody needs to know. It costs a lookup one multiplication. Keys of one 64-bit hash, which can
-//! be made as well (FORMAT.md §7.4), stay together; they set one bit of the mask.
+//! Lines are 84 % full, so one entry too many is passed on by six lines, about. Hence n keys of one home, fewer than the bound drops, or a few
+//! more keys than there is room for in each home of a region, cost about 5 n other keys more lines, or every segment. With
+//! homes in the order of the hashes that takes hashes that agree in some 18 bits. Hence a map has a seed of its own
+//! ([`MapPlan::with_seed`]), which mixes homes within their part, and which nobody needs to know. It costs a lookup one
+//! multiplication. Keys of one 64-bit hash, which can be made as well (FORMAT.md §7.4), stay together.
 
 mod plan;
 

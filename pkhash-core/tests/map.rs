@@ -97,7 +97,10 @@ impl Memory {
 
 /// Asks for all keys and as many others. Returns how many segments were named by chance.
 fn check(keys: &[(u64, u16)], segments: usize, rng: &mut Rng) -> usize {
-    [0, rng.next()].map(|seed| check_seed(keys, segments, seed, rng)).into_iter().max().unwrap()
+    let seeds = [rng.next(), 0];
+    // One is enough for many.
+    let seeds = &seeds[..if keys.len() > 100_000 { 1 } else { 2 }];
+    seeds.iter().map(|seed| check_seed(keys, segments, *seed, rng)).max().unwrap()
 }
 
 fn check_seed(keys: &[(u64, u16)], segments: usize, seed: u64, rng: &mut Rng) -> usize {
@@ -391,12 +394,12 @@ fn a_region_of_homes_that_are_too_full() {
                 crowd.map(|hash| (hash, (hash % segments) as u16)).collect();
             keys.extend((0..CROWD).map(|i| (rng.next(), (i % segments) as u16)));
             let memory = Memory::new(&keys, segments as usize, 0);
-            for (hash, segment) in &keys {
+            for (hash, segment) in keys.iter().step_by(7) {
                 let (named, lines) = memory.named(*hash);
                 assert!(named.contains(&(*segment).into()), "{hash:x}");
                 assert!(lines <= MAX_RUN as usize + 1, "{lines} lines");
             }
-            for _ in 0..CROWD {
+            for _ in 0..10_000 {
                 assert!(memory.named(rng.next()).1 <= MAX_RUN as usize + 1);
             }
         }
