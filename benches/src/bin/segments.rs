@@ -45,7 +45,7 @@ const DUPLICATED: usize = 15;
 
 /// A set of perfect tables behind a segment map; of the keys so many of 100 are in a second one, too.
 fn with_duplicates(folder: &Path, keys: &[Key], percent: u64) -> SegmentSet {
-    let mut shares = vec![Vec::with_capacity(keys.len() / 8); DUPLICATED];
+    let mut shares = vec![Vec::new(); DUPLICATED];
     let mut random = Random::new(5);
     for (i, key) in keys.iter().enumerate() {
         let first = i % DUPLICATED;
