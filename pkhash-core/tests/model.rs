@@ -496,7 +496,7 @@ fn stats(pairs: &[Pair]) -> KeyStats {
 #[test]
 fn options_out_of_range() {
     let stats = stats(&numbered(3, 8));
-    let bad = |option, expected, found| Err(Error::BadOption { option, expected, found });
+    let bad = |option, expected, found| Err(Error::BadOption { option, least: 0, expected, found });
     let plan = |options: Options| options.plan(&stats).map(|_| ());
     assert_eq!(
         plan(Options { filter_bits: Some(65), ..Options::default() }),

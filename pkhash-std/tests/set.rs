@@ -607,8 +607,8 @@ fn batches_of_another_length() {
                 set.contains_batch(&["k", "j"], &mut vec![false; n]).unwrap_err(),
             ];
             for error in errors {
-                let Error::Table { path: None, source } = error else { panic!("{error}") };
-                assert_eq!(source, CoreError::BatchLength { expected: 2, found: n });
+                let Error::BatchLength { expected: 2, found } = error else { panic!("{error}") };
+                assert_eq!(found, n);
             }
         }
     }

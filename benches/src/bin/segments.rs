@@ -15,8 +15,8 @@ use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries
 use pkhash_core::build::{Options, sort_by};
 use pkhash_core::{Hasher, Layout};
 use pkhash_std::{
-    DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile,
-    WriterOptions, build_slice, merge,
+    DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile, WriterOptions,
+    build_slice, merge,
 };
 
 const QUERIES: usize = 250 * BATCH;
@@ -59,8 +59,7 @@ fn own_memory() -> u64 {
 /// Merges 15 mapped tables into one file.
 fn merging(folder: &Path, keys: &[Key], rounds: usize) {
     let paths = build(folder, keys, 15, &options(Layout::Perfect, 0));
-    let tables: Vec<TableFile> =
-        paths.iter().map(|path| map(path)).collect();
+    let tables: Vec<TableFile> = paths.iter().map(|path| map(path)).collect();
     let mut base = 0;
     let inputs: Vec<MergeInput<'_>> = tables
         .iter()

@@ -10,12 +10,13 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{self, Binding, Fault, MAX_ORDERED_KEY_LEN};
 use super::sort::{MIN_COMPANION_MEMORY, Sorter};
-use super::{OrderedTerms, check_values, doc_id};
+use super::{OrderedTerms, check_values};
 use crate::error::{Error, Result};
 use crate::file::{BlockWriter, Publication};
 use crate::merge::{DELETED, DocMap, MergeInput};
-use crate::partition::{Control, pool};
+use crate::partition::Control;
 use crate::table_file::TableFile;
+use crate::threads::pool;
 use crate::writer::DEFAULT_MEMORY;
 
 /// How a companion is built.
@@ -97,7 +98,7 @@ pub fn build_companion_publication(
         options.control.check()?;
         for record in view.iter_partition(p) {
             let (key, value) = record.map_err(Error::table(table.name()))?;
-            let doc = doc_id(footer.value.kind(), value).ok_or_else(|| no_doc_ids(table))?;
+            let doc = value.long_doc_id().ok_or_else(|| no_doc_ids(table))?;
             sorter.push(key, doc)?;
             read += 1;
             if read.is_multiple_of(OFTEN) {
@@ -181,7 +182,6 @@ pub fn merge_companions_publication(
         union.push(&terms.fst);
     }
     let mut union = union.union();
-    let kind = merged.footer().value.kind();
     let mut left: Vec<u64> = Vec::new();
     let mut passed = 0u64;
     write(merged, publication, &options.control, |writer| {
@@ -194,7 +194,7 @@ pub fn merge_companions_publication(
                 [] => {}
                 [doc] => writer.add(key, *doc)?,
                 [found, ..] => {
-                    let doc = merged.get(key)?.and_then(|value| doc_id(kind, value));
+                    let doc = merged.get(key)?.and_then(|value| value.long_doc_id());
                     match doc {
                         Some(doc) if left.contains(&doc) => writer.add(key, doc)?,
                         expected => {
