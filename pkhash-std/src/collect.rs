@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use pkhash_core::build::{Entry, Plan};
@@ -256,6 +256,9 @@ impl Bins {
     }
 }
 
+/// Bytes that are written to the temporary file at a time, at least.
+const BUFFER: usize = 1 << 20;
+
 /// The temporary file of the keys that outgrew the budget.
 #[derive(Debug)]
 struct Spill {
@@ -275,20 +278,29 @@ impl Spill {
     }
 
     fn append(&mut self, bins: &mut Bins) -> Result<()> {
-        let mut out = BufWriter::with_capacity(1 << 20, &self.file);
+        let mut buffer = Vec::new();
+        reserve(&mut buffer, BUFFER)?;
         let mut run = Vec::with_capacity(BINS + 1);
         let mut write = || -> io::Result<()> {
             for bin in 0..BINS {
                 run.push(self.len);
                 let chunks = bins.take(bin);
                 for chunk in &chunks {
-                    out.write_all(chunk)?;
+                    if buffer.len() + chunk.len() > BUFFER {
+                        self.file.write_all(&buffer)?;
+                        buffer.clear();
+                    }
+                    if chunk.len() > BUFFER {
+                        self.file.write_all(chunk)?;
+                    } else {
+                        buffer.extend_from_slice(chunk);
+                    }
                     self.len += chunk.len() as u64;
                 }
                 bins.give_back(chunks);
             }
             run.push(self.len);
-            out.flush()
+            self.file.write_all(&buffer)
         };
         write().map_err(Error::io("write a temporary file in", &self.folder))?;
         self.runs.push(run);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::threads::reserve;
 
 /// The steps of publishing, in order. A crash after any of them leaves the old file or the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,8 +155,10 @@ pub(crate) struct BlockWriter<W> {
 const BLOCK: usize = 2 << 20;
 
 impl<W: Write> BlockWriter<W> {
-    pub(crate) fn new(out: W) -> Self {
-        Self { out, buffer: Vec::with_capacity(BLOCK) }
+    pub(crate) fn new(out: W) -> Result<Self> {
+        let mut buffer = Vec::new();
+        reserve(&mut buffer, BLOCK)?;
+        Ok(Self { out, buffer })
     }
 
     pub(crate) fn finish(mut self) -> io::Result<()> {
@@ -221,7 +224,7 @@ mod tests {
         ] {
             let all: Vec<u8> = (0..lens.iter().sum::<usize>()).map(|i| (i / 7) as u8).collect();
             let (mut writes, mut bytes) = (Vec::new(), Vec::new());
-            let mut out = BlockWriter::new(Record(&mut writes, &mut bytes));
+            let mut out = BlockWriter::new(Record(&mut writes, &mut bytes)).unwrap();
             let mut at = 0;
             for len in &lens {
                 out.write_all(&all[at..at + len]).unwrap();

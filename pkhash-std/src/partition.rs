@@ -194,7 +194,7 @@ impl Builder<'_> {
         let (pool, window) = (self.pool, self.window);
         let spare = &Spare::default();
         let kernel = self.kernel.unwrap_or_else(Kernel::detect);
-        let mut out = BlockWriter::new(out);
+        let mut out = BlockWriter::new(out)?;
         let mut directory = vec![0; self.plan.directory_len()];
         let mut assembler = Assembler::new(&self.plan, &mut directory)?;
         out.write_all(&format::head()).map_err(&io_error)?;

@@ -1,5 +1,7 @@
 //! Threads for a piece of work, and how much memory it may take.
 
+use std::cmp::Ordering;
+
 use pkhash_core::build::{Entry, KeyStats, Plan};
 use rayon::prelude::*;
 
@@ -53,6 +55,18 @@ impl Pool {
         match &self.threads {
             Some(pool) => pool.install(|| items.into_par_iter().map(map).collect()),
             None => items.into_iter().map(map).collect(),
+        }
+    }
+
+    /// Sorts.
+    pub(crate) fn sort_unstable_by<T: Send>(
+        &self,
+        items: &mut [T],
+        order: impl Fn(&T, &T) -> Ordering + Send + Sync,
+    ) {
+        match &self.threads {
+            Some(pool) => pool.install(|| items.par_sort_unstable_by(order)),
+            None => items.sort_unstable_by(order),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::file::{BlockWriter, Publication};
 use crate::merge::{DELETED, DocMap, MergeInput};
 use crate::partition::Control;
 use crate::table_file::TableFile;
-use crate::threads::pool;
+use crate::threads::Pool;
 use crate::writer::DEFAULT_MEMORY;
 
 /// How a companion is built.
@@ -87,9 +87,9 @@ pub fn build_companion_publication(
     }
     let footer = table.footer();
     let folder = options.temp_dir.clone().unwrap_or_else(|| publication.folder().to_owned());
-    let pool = pool(options.threads, footer.partitions())?;
+    let pool = Pool::new(options.threads, footer.partitions());
     let longest = footer.max_key_len as usize;
-    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool);
+    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool)?;
     let view = table.table();
     let mut read = 0u64;
     for p in 0..footer.partitions() {
@@ -268,7 +268,7 @@ impl<'w> Writer<'w> {
         path: &'w Path,
         control: &'w Control,
     ) -> Result<Self> {
-        let mut out = BlockWriter::new(out);
+        let mut out = BlockWriter::new(out)?;
         out.write_all(&format::head()).map_err(Error::io("write", path))?;
         let sink = Sink { out, hash: Xxh3::new(), len: 0, buffer: Vec::with_capacity(PIECE) };
         let builder = MapBuilder::new(sink).map_err(|error| fst_error(path, table, 0, error))?;

@@ -1,0 +1,95 @@
+//! The command where memory or threads are few.
+
+#![cfg(all(unix, feature = "cli"))]
+
+mod common;
+
+use common::Folder;
+use common::command::{PKHASH, Run, command, run};
+
+/// A command under a limit of address space, in KiB.
+fn limited(folder: &Folder, kib: usize, args: &str) -> Run {
+    let mut shell = std::process::Command::new("sh");
+    let script = format!("ulimit -v {kib} || exit 99; exec \"$0\" {args}");
+    run(shell.arg("-c").arg(script).arg(PKHASH).current_dir(folder.root()))
+}
+
+/// Whatever the limit: done, or an error that says what to do; never an abort, and nothing is left behind.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_is_an_error() {
+    let folder = Folder::new();
+    let lines = |from: u64| -> String { (from..from + 150_000).map(|i| format!("{i}\n")).collect() };
+    for (seed, from) in [("1", 0), ("1", 150_000), ("2", 300_000)] {
+        folder.write("keys", lines(from));
+        let name = format!("{from}.pkh");
+        let args = ["build", "keys", "--seed", seed, "-o", &name];
+        run(&mut command(folder.root(), args)).expect(0);
+    }
+    folder.write("keys", lines(0));
+    let before = folder.names();
+    // The least with which the program starts at all.
+    let starts = (1..40).map(|step| 4096 * step);
+    let mut starts = starts.filter(|kib| limited(&folder, *kib, "--version").status.success());
+    let least = starts.next().unwrap() + 4096;
+    for args in [
+        "build keys -o new.pkh --threads 1",
+        "build keys -o new.pkh --threads 8 --ordered",
+        "build keys -o new.pkh --threads 1 --memory 8MiB",
+        "merge 0.pkh 150000.pkh --offset -o new.pkh --threads 8",
+        "merge 0.pkh 150000.pkh 300000.pkh --offset -o new.pkh --threads 1 --open heap",
+    ] {
+        let (mut done, mut refused) = (0, 0);
+        for more in (0..14).map(|step| step * step * 1024) {
+            let run = limited(&folder, least + more, args);
+            let mut names = folder.names();
+            if run.status.code() == Some(0) {
+                done += 1;
+                names.retain(|name| !name.starts_with("new.pkh"));
+                for made in ["new.pkh", "new.pkh.fst"] {
+                    let _ = std::fs::remove_file(folder.path(made));
+                }
+            } else {
+                refused += 1;
+                let err = run.expect(2).err;
+                let said = ["--memory", "Cannot allocate memory"];
+                assert!(said.iter().any(|part| err.contains(part)), "{args}, {more}: {err}");
+                // A table may be complete, and the error of its companion says so.
+                if err.contains("the table is complete") {
+                    names.retain(|name| name != "new.pkh");
+                    std::fs::remove_file(folder.path("new.pkh")).unwrap();
+                }
+            }
+            assert_eq!(names, before, "{args}, {more}");
+        }
+        assert!(done > 0 && refused > 0, "{args}: {done} done, {refused} refused");
+    }
+}
+
+/// `--threads 1` builds on the main thread; the only other one waits for signals.
+#[cfg(target_os = "linux")]
+#[test]
+fn one_thread_starts_no_others() {
+    let folder = Folder::new();
+    folder.write("keys", (0..10_000).map(|i| format!("{i}\n")).collect::<String>());
+    for (threads, most) in [("1", 1), ("3", 9)] {
+        for args in [
+            "build keys -o a.pkh --ordered --partition-bits 3",
+            "merge a.pkh -o b.pkh --ordered --partition-bits 3",
+        ] {
+            let script =
+                format!("strace -f -qq -e trace=clone,clone3 -o trace \"$0\" {args} --threads {threads}");
+            let mut shell = std::process::Command::new("sh");
+            let run = run(shell.arg("-c").arg(script).arg(PKHASH).current_dir(folder.root()));
+            if run.status.code() == Some(127) {
+                // No strace here.
+                return;
+            }
+            run.expect(0);
+            let trace = String::from_utf8(folder.read("trace")).unwrap();
+            let started = trace.lines().filter(|line| line.contains("clone")).count();
+            assert!(started <= most, "{args} --threads {threads}: {trace}");
+            assert_eq!(started > 1, threads != "1", "{args}: {trace}");
+        }
+    }
+}
