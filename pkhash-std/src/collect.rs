@@ -14,7 +14,7 @@ use pkhash_core::build::{Entry, Plan};
 
 use crate::error::{Error, Result};
 use crate::partition::{Control, Loader, Part};
-use crate::threads::{Costs, reserve};
+use crate::threads::{Costs, push, reserve};
 
 /// The number of bins is 2^this.
 const BIN_BITS: u8 = 10;
@@ -128,16 +128,6 @@ impl Encoded<'_> {
 
 const fn leb128_len(len: u64) -> usize {
     (64 - (len | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-/// Adds an entry: there is room for those of a usual partition, and more is asked for politely.
-pub(crate) fn add<'p>(entries: &mut Vec<Entry<'p>>, entry: Entry<'p>) -> Result<()> {
-    if entries.len() == entries.capacity() {
-        let more = (entries.len() / 4).max(64);
-        reserve(entries, more)?;
-    }
-    entries.push(entry);
-    Ok(())
 }
 
 /// Reads what [`Encoded::write`] wrote. The bytes are our own.
@@ -414,6 +404,6 @@ impl Part for CollectedPart {
     }
 
     fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) -> Result<()> {
-        self.each(|entry| add(entries, entry))
+        self.each(|entry| push(entries, entry))
     }
 }

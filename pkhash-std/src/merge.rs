@@ -12,13 +12,13 @@ use pkhash_core::build::{Entry, KeyStats, LayoutChoice, Options, PerfectShape, P
 use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueFormat, ValueKind};
 use pkhash_simd::Kernel;
 
-use crate::collect::{Collected, CollectedPart, Collector, Encoded, add, collected_memory};
+use crate::collect::{Collected, CollectedPart, Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
 use crate::file::Publication;
 use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
 use crate::set::LiveDocs;
 use crate::table_file::TableFile;
-use crate::threads::{Costs, Pool, partition_keys, reserve, window};
+use crate::threads::{Costs, Pool, partition_keys, push, reserve, window};
 use crate::writer::{DEFAULT_MEMORY, check_memory};
 
 /// In a [`DocMap::Map`]: the doc was deleted.
@@ -531,7 +531,7 @@ impl Inputs<'_, '_> {
             let (hash, key, _) = record.map_err(Error::table(file.name()))?;
             read += 1;
             let place = table.place_of(key).map_err(Error::table(file.name()))?;
-            places[self.plan.partition_of(hash) as usize % (1 << bits)].push(place);
+            push(&mut places[self.plan.partition_of(hash) as usize % (1 << bits)], place)?;
         }
         self.read[i].fetch_add(read, Ordering::Relaxed);
         Ok(places.into())
@@ -599,7 +599,11 @@ impl<'m> Piece<'m> {
     ) -> Result<()> {
         let mut new = [0; 64];
         if let Some(width) = map_value(i, input, value, &mut new)? {
-            self.keys.push((hash, key));
+            push(&mut self.keys, (hash, key))?;
+            if self.values.capacity() - self.values.len() < width {
+                let more = (self.values.len() / 4).max(width);
+                reserve(&mut self.values, more)?;
+            }
             self.values.extend_from_slice(&new[..width]);
             self.value_width = width;
         }
@@ -682,10 +686,10 @@ impl Part for MergedPart<'_> {
         for (i, Piece { keys, values, value_width }) in self.pieces.iter().enumerate() {
             for (k, &(hash, key)) in keys.iter().enumerate() {
                 let value = &values[k * value_width..(k + 1) * value_width];
-                add(entries, Entry { hash, key, value })?;
+                push(entries, Entry { hash, key, value })?;
             }
             while let Some((_, entry)) = others.next_if(|(input, _)| *input == i) {
-                add(entries, entry)?;
+                push(entries, entry)?;
             }
         }
         Ok(())

@@ -171,3 +171,12 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<()> {
     let error = |_| Error::OutOfMemory { bytes: more.saturating_mul(size_of::<T>()) };
     vec.try_reserve_exact(more).map_err(error)
 }
+
+/// Adds an element. If there is no room, only a quarter more is asked for, and that may fail.
+pub(crate) fn push<T>(vec: &mut Vec<T>, item: T) -> Result<()> {
+    if vec.len() == vec.capacity() {
+        reserve(vec, (vec.len() / 4).max(64))?;
+    }
+    vec.push(item);
+    Ok(())
+}
