@@ -384,3 +384,31 @@ impl std::error::Error for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chain of causes, as it is often printed, says nothing twice, and all of it.
+    #[test]
+    fn a_chain_of_causes_says_nothing_twice() {
+        let deep = || io::Error::other(io::Error::other("the disk is on fire"));
+        let short = pkhash_core::Error::TooShort { expected: 128, found: 7 };
+        let path = PathBuf::from("a.pkh");
+        for (error, part) in [
+            (Error::Io { doing: "read", path: path.clone(), source: deep() }, "on fire"),
+            (Error::Threads { source: deep() }, "on fire"),
+            (Error::Table { path: Some(path), source: short }, "found 7"),
+            (Error::Table { path: None, source: short }, "found 7"),
+        ] {
+            assert_eq!(error.to_string().matches(part).count(), 1, "{error}");
+            let mut chain = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                chain += &format!(": {error}");
+                cause = error.source();
+            }
+            assert_eq!(chain.matches(part).count(), 1, "{chain}");
+        }
+    }
+}

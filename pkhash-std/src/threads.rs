@@ -1,6 +1,7 @@
 //! Threads for a piece of work, and how much memory it may take.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use pkhash_core::build::{Entry, KeyStats, Plan};
 use rayon::prelude::*;
@@ -25,6 +26,8 @@ impl Pool {
                 return Self { threads: Some(pool), missing: wanted - threads };
             }
             threads /= 2;
+            // Those that did start need a moment to end.
+            std::thread::sleep(Duration::from_millis(20));
         }
         Self { threads: None, missing: wanted - 1 }
     }
@@ -97,7 +100,10 @@ pub(crate) fn pool(threads: usize, partitions: u32) -> Result<rayon::ThreadPool>
     let mut threads = wanted(threads, partitions);
     loop {
         match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
-            Err(_) if threads > 1 => threads /= 2,
+            Err(_) if threads > 1 => {
+                threads /= 2;
+                std::thread::sleep(Duration::from_millis(20));
+            }
             built => {
                 let error = |error| Error::Threads { source: std::io::Error::other(error) };
                 return built.map_err(error);

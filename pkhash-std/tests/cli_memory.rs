@@ -94,3 +94,39 @@ fn one_thread_starts_no_others() {
         }
     }
 }
+
+/// Threads that cannot be started: fewer build, and a note says so. (The limit is that of a user, and not of root.)
+#[cfg(target_os = "linux")]
+#[test]
+fn fewer_threads_than_asked_for() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = Folder::new();
+    folder.write("keys", (0..50_000).map(|i| format!("{i}\n")).collect::<String>());
+    if std::fs::metadata(folder.path("keys")).unwrap().uid() != 0 {
+        // Other processes of this user count, too.
+        return;
+    }
+    let mode = |path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::copy(PKHASH, folder.path("pkhash")).unwrap();
+    mode(folder.path("pkhash"), 0o755);
+    mode(folder.root().to_owned(), 0o777);
+    let mut tables = Vec::new();
+    // One for the program, one for its signals.
+    for (limit, threads, missing) in [(2, 1, 0), (2, 8, 7), (100, 2, 0)] {
+        for args in [
+            "build keys -o t.pkh --partition-bits 4 --ordered",
+            "merge t.pkh -o m.pkh --partition-bits 5",
+        ] {
+            let script = format!("ulimit -u {limit} && exec ./pkhash {args} --threads {threads}");
+            let mut su = std::process::Command::new("su");
+            su.args(["nobody", "-s", "/bin/bash", "-c", &script]).current_dir(folder.root());
+            let run = run(&mut su).expect(0);
+            let note = format!("note: {missing} of the threads could not be started");
+            assert_eq!(run.err.contains(&note), missing > 0, "{args}, {limit}: {}", run.err);
+        }
+        tables.push((folder.read("t.pkh"), folder.read("m.pkh"), folder.read("t.pkh.fst")));
+    }
+    assert!(tables.windows(2).all(|pair| pair[0] == pair[1]));
+}

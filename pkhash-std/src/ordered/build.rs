@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use fst::{MapBuilder, Streamer};
+use pkhash_core::Value;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{self, Binding, Fault, MAX_ORDERED_KEY_LEN};
@@ -194,7 +195,7 @@ pub fn merge_companions_publication(
                 [] => {}
                 [doc] => writer.add(key, *doc)?,
                 [found, ..] => {
-                    let doc = merged.get(key)?.and_then(|value| value.long_doc_id());
+                    let doc = merged.get(key)?.and_then(Value::long_doc_id);
                     match doc {
                         Some(doc) if left.contains(&doc) => writer.add(key, doc)?,
                         expected => {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use fst::automaton::{AlwaysMatch, Levenshtein};
 use fst::{Automaton, IntoStreamer, Streamer};
-use pkhash_core::{Table, ValueKind};
+use pkhash_core::{Table, Value, ValueKind};
 
 use crate::error::{Error, Result};
 
@@ -351,7 +351,7 @@ impl OrderedTerms {
         // Keys rise strictly and are as many as the table's, so none is missing if all are there.
         let mut terms = self.iter();
         while let Some((key, doc)) = terms.advance() {
-            let expected = table.get(key)?.and_then(|value| value.long_doc_id());
+            let expected = table.get(key)?.and_then(Value::long_doc_id);
             if expected != Some(doc) {
                 let (path, key) = (self.path.clone(), key.to_vec());
                 return Err(Error::CompanionKey { path, key, expected, found: doc });
