@@ -2,6 +2,9 @@
 
 use std::io::{self, Write};
 
+use crate::error::Result;
+use crate::threads::reserve;
+
 /// Collects writes into blocks of [`BLOCK`] bytes at multiples of it: the page cache can then hold
 /// the file in huge pages, and map it so.
 pub(crate) struct BlockWriter<W> {
@@ -13,8 +16,10 @@ pub(crate) struct BlockWriter<W> {
 const BLOCK: usize = 2 << 20;
 
 impl<W: Write> BlockWriter<W> {
-    pub(crate) fn new(out: W) -> Self {
-        Self { out, buffer: Vec::with_capacity(BLOCK) }
+    pub(crate) fn new(out: W) -> Result<Self> {
+        let mut buffer = Vec::new();
+        reserve(&mut buffer, BLOCK)?;
+        Ok(Self { out, buffer })
     }
 
     pub(crate) fn finish(mut self) -> io::Result<()> {
@@ -80,7 +85,7 @@ mod tests {
         ] {
             let all: Vec<u8> = (0..lens.iter().sum::<usize>()).map(|i| (i / 7) as u8).collect();
             let (mut writes, mut bytes) = (Vec::new(), Vec::new());
-            let mut out = BlockWriter::new(Record(&mut writes, &mut bytes));
+            let mut out = BlockWriter::new(Record(&mut writes, &mut bytes)).unwrap();
             let mut at = 0;
             for len in &lens {
                 out.write_all(&all[at..at + len]).unwrap();

@@ -22,6 +22,7 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
+mod collect;
 mod error;
 mod file;
 mod merge;
@@ -33,6 +34,7 @@ mod set;
 mod slice;
 mod storage;
 mod table_file;
+mod threads;
 mod writer;
 
 pub use error::{Error, Result};

@@ -480,13 +480,17 @@ fn random_seeds() {
         seed
     });
     assert_ne!(seeds[0], seeds[1]);
-    // Such tables do not go together, unless the second one is given the seed of the first.
+    // Such tables go together, with a note; the merged one has the seed of the first.
     shell.write("input", "d\n");
     shell.run("build input -o d.pkh --seed random").expect(0);
-    shell.run("merge a.pkh d.pkh -o m.pkh").fails(&["d.pkh", "seed"]);
-    shell.run(&format!("build input -o d.pkh --seed {}", seeds[0])).expect(0);
-    shell.run("merge a.pkh d.pkh -o m.pkh").expect(0);
+    let run = shell.run("merge a.pkh d.pkh -o m.pkh").expect(0);
+    assert!(run.err.contains("note: d.pkh: its seed is"), "{}", run.err);
+    let merged = shell.0.read("m.pkh");
     assert_eq!(shell.table("m.pkh"), pairs([("a", 0), ("b", 1), ("c", 2), ("d", 0)]));
+    shell.run(&format!("build input -o d.pkh --seed {}", seeds[0])).expect(0);
+    let run = shell.run("merge a.pkh d.pkh -o m.pkh").expect(0);
+    assert!(!run.err.contains("seed"), "{}", run.err);
+    assert!(shell.0.read("m.pkh") == merged);
 }
 
 /// Keys that were made to have one hash with seed 0: the first 8 bytes are those of the secret of
@@ -547,9 +551,11 @@ fn keys_made_to_meet() {
         shell.build(list, "--hex");
         fs::rename(shell.0.path("t.pkh"), shell.0.path(name)).unwrap();
     }
-    // The seed of a merge is that of its inputs: there is no such option.
-    let message = shell.run("merge a.pkh b.pkh -o m.pkh").fails(&[hints[0], hints[2]]);
-    assert!(!message.contains("--seed"), "{message}");
+    shell.run("merge a.pkh b.pkh -o m.pkh").fails(&hints);
+    // The keys are hashed anew.
+    let run = shell.run("merge a.pkh b.pkh --offset --seed random -o m.pkh").expect(0);
+    assert!(run.err.contains("hashed anew, and so of 1 more"), "{}", run.err);
+    assert_eq!(shell.table("m.pkh").len(), 140);
     shell.build_fails(lists.concat(), "--hex", &hints);
     for options in ["--seed random", "--seed 1", "--layout term-order", "--partition-bits 1"] {
         let table = shell.build(lists.concat(), &format!("--hex {options}"));
@@ -1019,10 +1025,10 @@ fn merge() {
     fails("a.pkh missing.pkh", &["missing.pkh"]);
     fails("", &["TABLE"]);
     // Tables that do not go together are named.
-    shell.run("build a -o seed.pkh --seed 1").expect(0);
     shell.run("build a -o set.pkh --set").expect(0);
-    fails("b.pkh seed.pkh", &["seed.pkh", "seed"]);
-    fails("b.pkh set.pkh", &["set.pkh", "value width"]);
+    fails("b.pkh set.pkh", &["set.pkh", "expected integers, found none (a set)"]);
+    fails("a.pkh b.pkh --memory 1MiB", &["memory budget"]);
+    fails("a.pkh b.pkh --temp-dir missing", &["--temp-dir", "missing"]);
     fails("set.pkh --doc-map a.map", &["set.pkh"]);
     fails("set.pkh --offset", &["set.pkh"]);
 }

@@ -6,17 +6,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use fst::{MapBuilder, Streamer};
+use pkhash_core::Value;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{self, Binding, Fault, MAX_ORDERED_KEY_LEN};
 use super::sort::{MIN_COMPANION_MEMORY, Sorter};
-use super::{OrderedTerms, check_values, doc_id};
+use super::{OrderedTerms, check_values};
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
 use crate::merge::{DELETED, DocMap, MergeInput};
-use crate::partition::{Control, pool};
+use crate::partition::Control;
 use crate::publish::{Publication, absolute};
 use crate::table_file::TableFile;
+use crate::threads::Pool;
 use crate::writer::DEFAULT_MEMORY;
 
 /// How a companion is built.
@@ -92,9 +94,9 @@ pub fn build_companion_publication(
     let footer = table.footer();
     let folder =
         options.temp_dir.as_deref().map_or_else(|| publication.folder().to_owned(), absolute);
-    let pool = pool(options.threads, footer.partitions())?;
+    let pool = Pool::new(options.threads, footer.partitions());
     let longest = footer.max_key_len as usize;
-    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool);
+    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool)?;
     let view = table.table();
     let mut read = 0u64;
     for p in 0..footer.partitions() {
@@ -103,7 +105,7 @@ pub fn build_companion_publication(
         options.control.check()?;
         for record in view.iter_partition(p) {
             let (key, value) = record.map_err(Error::table(table.name()))?;
-            let doc = doc_id(footer.value.kind(), value).ok_or_else(|| no_doc_ids(table))?;
+            let doc = value.long_doc_id().ok_or_else(|| no_doc_ids(table))?;
             sorter.push(key, doc)?;
             read += 1;
             if read.is_multiple_of(OFTEN) {
@@ -189,7 +191,6 @@ pub fn merge_companions_publication(
         union.push(&terms.fst);
     }
     let mut union = union.union();
-    let kind = merged.footer().value.kind();
     let mut left: Vec<u64> = Vec::new();
     let mut passed = 0u64;
     write(merged, publication, &options.control, |writer| {
@@ -202,7 +203,7 @@ pub fn merge_companions_publication(
                 [] => {}
                 [doc] => writer.add(key, *doc)?,
                 [found, ..] => {
-                    let doc = merged.get(key)?.and_then(|value| doc_id(kind, value));
+                    let doc = merged.get(key)?.and_then(Value::long_doc_id);
                     match doc {
                         Some(doc) if left.contains(&doc) => writer.add(key, doc)?,
                         expected => {
@@ -275,7 +276,7 @@ impl<'w> Writer<'w> {
         path: &'w Path,
         control: &'w Control,
     ) -> Result<Self> {
-        let mut out = BlockWriter::new(out);
+        let mut out = BlockWriter::new(out)?;
         out.write_all(&format::head()).map_err(Error::io("write", path))?;
         let sink = Sink { out, hash: Xxh3::new(), len: 0, buffer: Vec::with_capacity(PIECE) };
         let builder = MapBuilder::new(sink).map_err(|error| fst_error(path, table, 0, error))?;

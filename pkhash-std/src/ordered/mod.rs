@@ -48,14 +48,6 @@ fn is_of_another(what: &str) -> bool {
     matches!(what, "keys of the table" | "table's footer checksum" | "table length")
 }
 
-/// The doc ID that a companion has for a value: an integer, or the first 4 bytes of a versioned value.
-fn doc_id(kind: ValueKind, value: Value<'_>) -> Option<u64> {
-    match kind {
-        ValueKind::Integer => value.as_u64(),
-        _ => value.doc_id().map(u64::from),
-    }
-}
-
 /// Bytes of a versioned value: doc ID and version.
 const VERSIONED: u8 = 12;
 
@@ -363,11 +355,10 @@ impl OrderedTerms {
             format::parse(bytes, &Binding::of(&table.table())).map_err(|fault| fault.at(path))?;
         check_all(bytes, &parsed, self.len()).map_err(|fault| fault.at(path))?;
         self.fst.as_fst().verify().map_err(|error| not_an_fst(path, &error))?;
-        let kind = table.footer().value.kind();
         // Keys rise strictly and are as many as the table's, so none is missing if all are there.
         let mut terms = self.iter();
         while let Some((key, doc)) = terms.advance() {
-            let expected = table.get(key)?.and_then(|value| doc_id(kind, value));
+            let expected = table.get(key)?.and_then(Value::long_doc_id);
             if expected != Some(doc) {
                 let (path, key) = (self.path.clone(), key.to_vec());
                 return Err(Error::CompanionKey { path, key, expected, found: doc });

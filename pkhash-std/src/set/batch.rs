@@ -110,7 +110,7 @@ fn check_len(keys: usize, out: usize) -> Result<()> {
     if keys == out {
         return Ok(());
     }
-    Err(pkhash_core::Error::BatchLength { expected: keys, found: out }.into())
+    Err(Error::BatchLength { expected: keys, found: out })
 }
 
 /// The hashes of some keys by one hasher.

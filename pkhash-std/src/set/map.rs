@@ -12,8 +12,9 @@ use rayon::prelude::*;
 
 use super::segment::Segment;
 use crate::error::{Error, Result};
-use crate::partition::{Control, pool};
+use crate::partition::Control;
 use crate::storage::Heap;
+use crate::threads::pool;
 
 /// How to build a segment map.
 #[derive(Clone, Debug)]

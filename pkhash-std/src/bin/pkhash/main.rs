@@ -30,7 +30,7 @@ use fail::{Answer, Fail};
 #[command(after_help = "\
 Exit codes: 0 found or done, 1 a key was not found (in-set, range, prefix: nothing was), 2 error,
 130 ended by Ctrl-C (SIGHUP 129, SIGTERM 143).
-PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up.")]
+PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up and builds.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

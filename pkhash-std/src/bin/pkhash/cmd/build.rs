@@ -13,7 +13,7 @@ use pkhash_std::{
 };
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
 use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
 use crate::stdout::check_stdout;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// perfect table, where a key that is absent costs one read anyway.
     #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
     filter_bits: Option<u8>,
-    /// The seed of the hash, a number or `random`. Tables that are merged share one.
+    /// The seed of the hash, a number or `random`. Tables that share one are searched and merged faster.
     #[arg(long, default_value = "0", value_parser = parse_seed, help_heading = "Table")]
     seed: u64,
     /// What to do with a key that occurs again.
@@ -114,7 +114,7 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 }
 
 /// A seed, or one that nobody can know before.
-fn parse_seed(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_seed(text: &str) -> Result<u64, String> {
     use std::hash::{BuildHasher, RandomState};
     match text {
         // The standard library seeds its hash maps from the system's random numbers.
@@ -146,13 +146,9 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
             source:
                 source @ (pkhash_std::core::Error::Unsolvable { .. }
                 | pkhash_std::core::Error::TooLarge { what: "keys of one hash", .. }),
-        } => {
-            // A merge has the seed of its tables.
-            let seed = if from == "merge" { "" } else { "--seed random takes another hash, " };
-            Fail::message(format_args!(
-                "{from}: {source} ({seed}--layout term-order takes any keys)"
-            ))
-        }
+        } => Fail::message(format_args!(
+            "{from}: {source} (--seed random takes another hash, --layout term-order takes any keys)"
+        )),
         pkhash_std::Error::Table { path: None, source } => {
             Fail::message(format_args!("{from}: {source}"))
         }
@@ -185,6 +181,7 @@ impl Args {
             },
             memory: self.memory,
             threads: self.make.threads,
+            kernel: Some(ui::kernel()?),
             temp_dir: self.temp_dir.clone(),
             on_duplicate: self.on_duplicate.into(),
             control: ui::control("building", &cancel),
@@ -464,6 +461,12 @@ pub(crate) fn report(
     times: &[(&str, Duration)],
     json: bool,
 ) -> Result<()> {
+    if built.missing_threads > 0 {
+        note(format_args!(
+            "{} of the threads could not be started, so it took longer (--threads asks for fewer)",
+            built.missing_threads
+        ));
+    }
     let footer = &built.footer;
     let per_key = footer.file_len as f64 / (footer.keys.max(1)) as f64;
     let seconds = times.last().map_or(0.0, |(_, time)| time.as_secs_f64());
@@ -487,6 +490,7 @@ pub(crate) fn report(
             "seed": footer.hasher.seed(),
             "evictions": built.evictions,
             "exceptions": built.exceptions,
+            "missing_threads": built.missing_threads,
             "ordered": companion.map(|built| json!({
                 "bytes": built.bytes,
                 "spilled_bytes": built.spilled,

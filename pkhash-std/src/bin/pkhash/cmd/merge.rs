@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    CompanionOptions, DELETED, DocMap, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
+    CompanionOptions, DELETED, DocMap, Hasher, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
     Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
     merge_publication, merge_to,
 };
 
 use super::build::{
-    OnDuplicateArg, begin_companion, check_ordered, hint_at_policy, publish, report, same_file,
+    OnDuplicateArg, begin_companion, check_ordered, check_temp_dir, hint_at_policy, parse_seed,
+    publish, report, same_file,
 };
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
@@ -30,7 +31,7 @@ use crate::ui;
 /// several tables then have one ID.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The tables: they share seed and kind of values. A folder stands for all tables in it, the newest
+    /// The tables: they share the kind of values. A folder stands for all tables in it, the newest
     /// first, as for `get`.
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
@@ -57,6 +58,17 @@ pub(crate) struct Args {
     /// Filter bits for each key, or `none`: by default as the first table has.
     #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
     filter_bits: Option<u8>,
+    /// The seed of the hash, a number or `random`: by default as the first table has. The keys of a table
+    /// with another seed are hashed anew, and then go through memory and a temporary file.
+    #[arg(long, value_parser = parse_seed, help_heading = "Table")]
+    seed: Option<u64>,
+    /// Memory for what is built, and for keys that are hashed anew: what of those outgrows it goes to a
+    /// temporary file.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = ui::parse_size)]
+    memory: usize,
+    /// Where temporary files go: by default beside the merged table.
+    #[arg(long, value_name = "FOLDER")]
+    temp_dir: Option<PathBuf>,
     /// What to do with a key that is in several tables: `first` is the one of the table that comes first on
     /// the command line. With the newest table first, that is the one that `get` finds.
     #[arg(long, value_enum, default_value = "error")]
@@ -75,6 +87,7 @@ impl Args {
     pub(crate) fn run(mut self) -> Result<Answer> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
+        check_temp_dir(self.temp_dir.as_deref())?;
         check_ordered(self.ordered, &self.output)?;
         self.tables = listed(&self.tables)?;
         let tables: Vec<TableFile> =
@@ -96,13 +109,18 @@ impl Args {
         if !self.offset && self.doc_map.is_empty() {
             note_shared_docs(&tables);
         }
+        note_seeds(&tables, self.seed);
         let options = MergeOptions {
             layout: make.layout,
             value: make.value,
             filter_bits: self.filter_bits,
             partition_bits: make.partition_bits,
             packed: make.packed,
+            hasher: self.seed.map(Hasher::new),
+            memory: self.memory,
+            temp_dir: self.temp_dir.clone(),
             threads: self.make.threads,
+            kernel: Some(ui::kernel()?),
             on_duplicate: self.on_duplicate.into(),
             control: ui::control("merging", &cancel),
             ..MergeOptions::default()
@@ -124,8 +142,12 @@ impl Args {
             let files = write_doc_maps(&maps, &cancel)?;
             let built = merge_publication(&inputs, &mut table, &options)
                 .map_err(|error| self.name_input(error))?;
-            let options =
-                CompanionOptions { threads: self.make.threads, ..CompanionOptions::default() };
+            let options = CompanionOptions {
+                memory: self.memory,
+                threads: self.make.threads,
+                temp_dir: self.temp_dir.clone(),
+                ..CompanionOptions::default()
+            };
             let make = |table: &_, publication: &mut _, options: &_| match &terms {
                 Some(terms) => {
                     merge_companions_publication(&inputs, terms, table, publication, options)
@@ -143,7 +165,9 @@ impl Args {
     /// An error of an input names its file.
     fn name_input(&self, error: pkhash_std::Error) -> Fail {
         match error {
-            pkhash_std::Error::Mismatch { input, .. } | pkhash_std::Error::DocMap { input, .. } => {
+            pkhash_std::Error::Mismatch { input, .. }
+            | pkhash_std::Error::Values { input, .. }
+            | pkhash_std::Error::DocMap { input, .. } => {
                 let path = self.tables.get(input).map(|path| path.display().to_string());
                 Fail::message(format_args!("{}: {error}", path.unwrap_or_default()))
             }
@@ -266,6 +290,23 @@ fn write_doc_maps(maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<Vec<Pu
         })
     })?;
     Ok(files)
+}
+
+/// Says so if keys are hashed anew, since that is slower.
+fn note_seeds(tables: &[TableFile], seed: Option<u64>) {
+    let seed_of = |table: &TableFile| table.footer().hasher.seed();
+    let Some(seed) = seed.or(tables.first().map(seed_of)) else { return };
+    let mut others = tables.iter().filter(|table| seed_of(table) != seed);
+    let Some(first) = others.next() else { return };
+    let more = match others.count() {
+        0 => String::new(),
+        more => format!(", and so of {more} more"),
+    };
+    note(format_args!(
+        "{}: its seed is {}, and that of the merged table {seed}: its keys are hashed anew{more}",
+        first.name().display(),
+        seed_of(first)
+    ));
 }
 
 /// Says so if tables whose docs keep their IDs seem to have docs in common.
