@@ -102,8 +102,8 @@ fn lines() {
     let without = shell.build("\na\n\n\nb\r\n\r\n", "--skip-empty");
     assert_eq!(without, pairs([("a", 1), ("b", 4)]));
     // No text at all.
-    let bytes = [&[0xff, 0xfe, 0][..], b"\n", &[0x80]].concat();
-    assert_eq!(shell.build(bytes, ""), pairs([(&[0xff, 0xfe, 0][..], 0), (&[0x80], 1)]));
+    let bytes = [&[0xff, 0xfd, 0][..], b"\n", &[0x80]].concat();
+    assert_eq!(shell.build(bytes, ""), pairs([(&[0xff, 0xfd, 0][..], 0), (&[0x80], 1)]));
 }
 
 #[test]
@@ -1817,7 +1817,7 @@ fn csv_that_ends_in_quotes() {
 fn csv_records_have_a_bound() {
     let shell = Shell::new();
     let long = "k".repeat(20 << 20);
-    let limit = (16 << 20).to_string();
+    let limit = (2 << 20).to_string();
     for (input, line) in [
         (format!("a,b\n\n1,{long}"), 3),
         (format!("a,b\n1,\"{long}\",2\n"), 2),
@@ -1837,14 +1837,14 @@ fn csv_records_have_a_bound() {
         ]);
     }
     // To the byte, with the end of the line; many columns and long fields within the bound are none of that.
-    let most = "v".repeat((16 << 20) - 3);
+    let most = "v".repeat((2 << 20) - 3);
     for end in ["\n", "\r"] {
         let table = shell.build(format!("k,v\na,{most}{end}b,2\n"), "--csv --key k --memory 8MiB");
         assert_eq!(table, pairs([("a", 0), ("b", 1)]));
         let more = format!("k,v\na,{most}v{end}b,2\n");
         shell.build_fails(more, "--csv --key k --memory 8MiB", &["input:2: ", &limit]);
     }
-    shell.build_fails("1,".repeat(100_000), "--csv --key k", &["input: ", "\"k\""]);
+    shell.build_fails("1,".repeat(100_000), "--csv --key k", &["input:1: ", "\"k\""]);
     let header: Vec<String> = (0..1000).map(|column| format!("c{column}")).collect();
     let wide = format!("{}\n{}x\n", header.join(","), "1,".repeat(999));
     assert_eq!(shell.build(&wide, "--csv --key c999"), pairs([("x", 0)]));
@@ -1931,14 +1931,10 @@ fn inputs_that_are_no_lists() {
         }
         shell.run_with_input("build - -o fails.pkh", input).fails(&["standard input: ", cause]);
     }
-    // Nearly so, and pairs, are keys.
+    // Nearly so are keys.
     for begin in [&[0x1f][..], &[0x1f, 0x8c], &[0x28, 0xb5, 0x2f], b"\x89pkh", b"\x89PNG"] {
         let input = [begin, b"\nb"].concat();
         assert_eq!(shell.build(input, ""), pairs([(begin, 0), (b"b", 1)]));
-    }
-    for begin in [&[0x1f, 0x8b][..], &[0x28, 0xb5, 0x2f, 0xfd]] {
-        let input = [begin, b"\t7\n"].concat();
-        assert_eq!(shell.build(input, "--pairs"), pairs([(begin, 7)]));
     }
     assert_eq!(shell.build("1f8b\n", "--hex"), pairs([([0x1f, 0x8b], 0)]));
 }
@@ -1960,8 +1956,8 @@ fn a_byte_order_mark_is_no_key() {
     let inside = format!("{mark}b");
     assert_eq!(shell.build(format!("a\n{inside}"), ""), pairs([("a", 0), (&inside, 1)]));
     assert_eq!(shell.build(b"\xef\xbb\n", ""), pairs([(b"\xef\xbb", 0)]));
-    // `dump` writes no mark: what it writes is read back.
-    assert_eq!(shell.build(format!("{inside}\t5\n"), "--pairs"), pairs([(&inside, 5)]));
+    // `dump` never begins with a mark: what it writes is read back.
+    assert_eq!(shell.build(format!("{mark}{inside}\t5\n"), "--pairs"), pairs([(&inside, 5)]));
     let dump = shell.run("dump t.pkh").expect(0);
     assert_eq!(shell.build(&dump.out, "--pairs"), pairs([(&inside, 5)]));
 }

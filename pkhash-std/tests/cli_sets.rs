@@ -244,9 +244,8 @@ fn files_of_docs() {
         (b"4294967296\n", ["bad:1", &number("4294967296")]),
         (b"1\n18446744073709551616\n", ["bad:2", &number("18446744073709551616")]),
         (b"1\x003\0", ["bad:1", "expected a doc ID"]),
-        (b"\xef\xbb\xbf1\n", ["bad:1", "expected a doc ID"]),
         (&"9".repeat(100_000).into_bytes(), ["bad:1", "more than 65536 bytes"]),
-        (&table, ["bad:1", "x89pkhash"]),
+        (&table, ["bad: ", "a table"]),
         // Few keys, but a doc ID that takes half a gibibyte of bits.
         (b"4294967294\n", ["bad: expected doc IDs below 134217728 for 4 keys", "4294967294"]),
         (&bitmap_bytes(&[1, 4_294_967_294]), ["bad: expected doc IDs below", "found 4294967294"]),

@@ -154,6 +154,7 @@ pub(crate) fn parse_doc(text: &[u8]) -> Result<u32, String> {
 /// The docs of a file; `None`: it is empty.
 fn read_docs(path: &Path) -> Result<Option<RoaringBitmap>> {
     let mut input = Input::open(path)?;
+    input.begin(b'\n')?;
     let head = input.peek(2)?;
     match head.as_slice() {
         [] => Ok(None),
@@ -164,7 +165,7 @@ fn read_docs(path: &Path) -> Result<Option<RoaringBitmap>> {
 }
 
 fn read_lines(input: Input) -> Result<RoaringBitmap> {
-    let mut lines = input.into_lines(b'\n', 1 << 16);
+    let mut lines = input.into_lines(b'\n', 1 << 16)?;
     let mut docs = RoaringBitmap::new();
     while let Some((_, line)) = lines.next()? {
         match parse_doc(line) {

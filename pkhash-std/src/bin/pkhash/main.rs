@@ -7,6 +7,7 @@
 
 mod cmd;
 mod fail;
+mod foreign;
 mod ids;
 mod input;
 mod keys;

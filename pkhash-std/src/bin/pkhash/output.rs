@@ -7,6 +7,7 @@ use pkhash_std::{Error, OpenOptions, OrderedOptions, Value, ValueKind, companion
 use serde_json::json;
 
 use crate::fail::{Fail, Result, note};
+use crate::foreign::MARK;
 use crate::map;
 use crate::stdout::check_stdout;
 
@@ -33,9 +34,10 @@ fn printable(key: &[u8]) -> bool {
     std::str::from_utf8(key).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
-/// Whether bytes are written as they are, and not as [`HEX_MARK`] and their hex.
+/// Whether bytes are written as they are, and not as [`HEX_MARK`] and their hex. At the beginning of a file, a
+/// byte order mark would not be read back.
 fn is_plain(bytes: &[u8]) -> bool {
-    printable(bytes) && !bytes.starts_with(HEX_MARK)
+    printable(bytes) && !bytes.starts_with(HEX_MARK) && !bytes.starts_with(MARK)
 }
 
 impl KeyArgs {

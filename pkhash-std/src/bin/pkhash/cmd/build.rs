@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::core::format::MAGIC;
 use pkhash_std::{
     Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, OpenOptions, Options,
     Publication, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
@@ -15,15 +14,16 @@ use serde_json::json;
 
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
-use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
+use crate::output::{Hint, KeyArgs, Output, companion_before, note_stale_companion};
 use crate::stdout::check_stdout;
 use crate::{map, ui};
+
+mod lists;
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out, except
-    /// with `--pairs`.
+    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out.
     input: PathBuf,
     /// The table; `-` is standard output. It appears under its name when it is complete.
     #[arg(long, short, value_name = "TABLE")]
@@ -70,7 +70,8 @@ pub(crate) struct Args {
     /// Make the ordered companion, too, beside the table: `range` and `prefix` need it.
     #[arg(long, conflicts_with = "set")]
     ordered: bool,
-    /// Memory for keys: what outgrows it goes to a temporary file.
+    /// Memory for keys: what outgrows it goes to a temporary file. A line takes a quarter of it at most, in hex
+    /// a sixth.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = ui::parse_size)]
     memory: usize,
     /// Where temporary files go: by default beside the table.
@@ -162,6 +163,9 @@ impl Args {
         let cancel = ui::Cancel::new()?;
         check_temp_dir(self.temp_dir.as_deref())?;
         let mut input = Input::open(&self.input)?;
+        if !self.csv {
+            input = input.of_keys(self.keys);
+        }
         let from = input.name();
         let make = self.make.make()?;
         let value = if self.set {
@@ -213,8 +217,7 @@ impl Args {
             Some(len) => ui::bar("reading", len),
             None => ui::counter("reading"),
         };
-        cancel.at_once(|| {
-            self.check_head(&mut input)?;
+        let seen = cancel.at_once(|| {
             if self.csv {
                 self.read_csv(input, &mut writer, &reading)
             } else {
@@ -222,15 +225,17 @@ impl Args {
             }
         })?;
         reading.finish_and_clear();
+        seen.notes(&from).for_each(note);
         let read = began.elapsed();
-        let fail = |error| hint_at_policy(&from, error);
         let (built, companion) = if to_stdout {
             let mut out = io::stdout();
-            let built = writer.write_to(&mut out).map_err(fail)?;
+            let built =
+                writer.write_to(&mut out).map_err(|error| self.name_lines(&from, &seen, error))?;
             out.flush().map_err(Fail::output)?;
             (built, None)
         } else {
-            let (built, table) = writer.finish().map_err(fail)?;
+            let (built, table) =
+                writer.finish().map_err(|error| self.name_lines(&from, &seen, error))?;
             let options = CompanionOptions {
                 memory: self.memory,
                 threads: self.make.threads,
@@ -244,140 +249,6 @@ impl Args {
         let times = [("read", read), ("all", began.elapsed())];
         report(&self.output, &built, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
-    }
-
-    /// Adds one key; a set has no values.
-    fn add(&self, writer: &mut TableWriter, key: &[u8], value: u64) -> pkhash_std::Result<()> {
-        if self.set { writer.add_bytes(key, &[]) } else { writer.add(key, value) }
-    }
-
-    /// Bytes of a line, or of a record. A key that is longer than the budget cannot be built within it, and
-    /// hex takes two characters.
-    fn line_limit(&self) -> u64 {
-        (self.memory as u64).saturating_mul(2)
-    }
-
-    /// Looks at the beginning of the input. What is no list of keys would mostly build, of nonsense.
-    fn check_head(&self, input: &mut Input) -> Result<()> {
-        // As `dump` writes them, keys may begin with anything.
-        if self.pairs {
-            return Ok(());
-        }
-        if self.csv || !self.keys.hex {
-            let head = input.peek(MAGIC.len() as u64)?;
-            let what = if head.starts_with(&[0x1f, 0x8b]) {
-                "the input is compressed by gzip: decompress it first (keys that begin so: --hex)"
-            } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-                "the input is compressed by zstd: decompress it first (keys that begin so: --hex)"
-            } else if head == MAGIC {
-                "the input is a table: `dump` lists its keys"
-            } else {
-                ""
-            };
-            if !what.is_empty() {
-                return Err(Fail::message(format_args!("{}: {what}", input.name())));
-            }
-        }
-        input.skip_mark()
-    }
-
-    fn read_lines(
-        &self,
-        input: Input,
-        writer: &mut TableWriter,
-        reading: &indicatif::ProgressBar,
-    ) -> Result<()> {
-        let by_bytes = input.len.is_some();
-        let mut lines = input.into_lines(self.keys.separator(), self.line_limit());
-        let mut buffer = Vec::new();
-        loop {
-            let Some((number, line)) = lines.next()? else { return Ok(()) };
-            let parsed = if self.pairs {
-                self.parse_pair(line, &mut buffer)
-            } else {
-                self.keys.read_line(line, &mut buffer).map(|key| (key, number - 1))
-            };
-            let added = parsed.and_then(|(key, value)| {
-                if key.is_empty() && self.skip_empty {
-                    return Ok(Ok(()));
-                }
-                match self.add(writer, key, value) {
-                    // What is wrong with the key belongs to the line, the rest to a file.
-                    Err(pkhash_std::Error::Table { path: None, source }) => Err(source.to_string()),
-                    other => Ok(other),
-                }
-            });
-            match added {
-                Ok(added) => added?,
-                Err(cause) => return Err(lines.fail(cause)),
-            }
-            if number % 65_536 == 0 {
-                reading.set_position(if by_bytes { lines.bytes } else { number });
-            }
-        }
-    }
-
-    fn parse_pair<'k>(
-        &self,
-        line: &'k [u8],
-        buffer: &'k mut Vec<u8>,
-    ) -> Result<(&'k [u8], u64), String> {
-        // Keys may hold tabs, values do not.
-        let tab = line.iter().rposition(|byte| *byte == b'\t');
-        let tab = tab.ok_or_else(|| format!("expected `key TAB value`: {}", Hint(line)))?;
-        let (key, value) = (&line[..tab], &line[tab + 1..]);
-        let key = self.keys.read(key, buffer)?;
-        if value.starts_with(HEX_MARK) {
-            return Err(format!("opaque values cannot be built by this command: {}", Hint(value)));
-        }
-        if self.set && value.is_empty() {
-            return Ok((key, 0));
-        }
-        Ok((key, parse_value(value)?))
-    }
-
-    fn read_csv(
-        &self,
-        input: Input,
-        writer: &mut TableWriter,
-        reading: &indicatif::ProgressBar,
-    ) -> Result<()> {
-        let (name, by_bytes) = (input.name(), input.len.is_some());
-        let mut records = input.into_records(self.delimiter, self.line_limit());
-        records.next()?;
-        let column = |wanted: &str| {
-            records.fields().position(|header| header == wanted.as_bytes()).ok_or_else(|| {
-                let have: Vec<_> = records.fields().map(String::from_utf8_lossy).collect();
-                Fail::message(format_args!("{name}: no column {wanted:?} among {have:?}"))
-            })
-        };
-        let key_column = column(self.key.as_deref().unwrap_or_default())?;
-        let value_column = self.value.as_deref().map(column).transpose()?;
-        let mut buffer = Vec::new();
-        for number in 0u64.. {
-            if !records.next()? {
-                break;
-            }
-            let fail = |cause: String| records.fail(cause);
-            let key = self.keys.read_line(records.field(key_column), &mut buffer).map_err(fail)?;
-            if key.is_empty() && self.skip_empty {
-                continue;
-            }
-            let value = match value_column {
-                Some(column) => parse_value(records.field(column)).map_err(fail)?,
-                None => number,
-            };
-            match self.add(writer, key, value) {
-                Err(pkhash_std::Error::Table { path: None, source }) => {
-                    return Err(fail(source.to_string()));
-                }
-                other => other?,
-            }
-            if number % 65_536 == 0 {
-                reading.set_position(if by_bytes { records.bytes } else { number });
-            }
-        }
-        Ok(())
     }
 }
 

@@ -373,7 +373,7 @@ fn read_doc_map(path: &Path) -> Result<DocMap> {
     if path == Path::new("-") {
         return Ok(DocMap::Keep);
     }
-    let mut lines = Input::open(path)?.into_lines(b'\n', 1 << 16);
+    let mut lines = Input::open(path)?.into_lines(b'\n', 1 << 16)?;
     let mut map = Vec::new();
     while let Some((_, line)) = lines.next()? {
         let new = match line {
