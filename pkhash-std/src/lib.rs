@@ -23,6 +23,7 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
+mod collect;
 mod error;
 mod file;
 mod folder;
@@ -31,23 +32,25 @@ mod names;
 #[cfg(feature = "ordered")]
 mod ordered;
 mod partition;
+mod publish;
 mod set;
 mod slice;
 mod storage;
 mod table_file;
+mod threads;
 mod writer;
 
 pub use error::{Error, Result};
-pub use file::Publication;
 pub use folder::{open_tables, visit_tables};
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 #[cfg(feature = "ordered")]
 pub use ordered::{
     BuiltCompanion, CompanionOptions, KeyRegex, MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY,
     OrderedOptions, OrderedTerms, Terms, build_companion, build_companion_publication,
-    companion_path, merge_companions, merge_companions_publication,
+    companion_path, merge_companions, merge_companions_publication, publish_pair,
 };
 pub use partition::{Built, Control, OnDuplicate};
+pub use publish::{Publication, stale_temporaries};
 pub use set::{
     Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo,
     SegmentSet, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,

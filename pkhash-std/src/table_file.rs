@@ -177,6 +177,12 @@ impl TableFile {
         self
     }
 
+    /// The same table at the path that it will have.
+    pub(crate) fn moved_to(mut self, path: &Path) -> Self {
+        path.clone_into(&mut self.name);
+        self
+    }
+
     /// The table. O(1): the footer was parsed when the file was opened.
     #[inline]
     #[must_use]

@@ -244,9 +244,8 @@ fn files_of_docs() {
         (b"4294967296\n", ["bad:1", &number("4294967296")]),
         (b"1\n18446744073709551616\n", ["bad:2", &number("18446744073709551616")]),
         (b"1\x003\0", ["bad:1", "expected a doc ID"]),
-        (b"\xef\xbb\xbf1\n", ["bad:1", "expected a doc ID"]),
         (&"9".repeat(100_000).into_bytes(), ["bad:1", "more than 65536 bytes"]),
-        (&table, ["bad:1", "x89pkhash"]),
+        (&table, ["bad: ", "a table"]),
         // Few keys, but a doc ID that takes half a gibibyte of bits.
         (b"4294967294\n", ["bad: expected doc IDs below 134217728 for 4 keys", "4294967294"]),
         (&bitmap_bytes(&[1, 4_294_967_294]), ["bad: expected doc IDs below", "found 4294967294"]),
@@ -563,7 +562,8 @@ fn values_that_are_no_doc_ids() {
     shell.0.write("del", "1\n");
     for (table, part) in [
         ("set.pkh", "set of keys"),
-        ("opaque.pkh", "6 opaque bytes"),
+        // Opaque values have doc IDs as integers have, and 0x010101010101 is too large.
+        ("opaque.pkh", "found 4294967295"),
         ("wide.pkh", "found 4294967296"),
         ("last.pkh", "found 4294967295"),
         // Two keys that ask for half a gibibyte.
@@ -586,7 +586,7 @@ fn values_that_are_no_doc_ids() {
     }
     for (line, parts) in [
         ("in-set set.pkh -- absent", &["set.pkh", "set of keys"][..]),
-        ("in-set opaque.pkh -- absent", &["opaque.pkh"]),
+        ("in-set opaque.pkh -- a", &["opaque.pkh"]),
         ("in-set none.pkh wide.pkh -- a b", &["wide.pkh", "4294967296"]),
         ("in-set none.pkh wide.pkh --offset -- a", &["wide.pkh", "4294967296"]),
         ("in-set far.pkh none.pkh last.pkh --offset -- a", &["last.pkh", "4294967295"]),
@@ -740,10 +740,16 @@ fn written_doc_maps() {
         shell.fails(&format!("merge {line} -o fails.pkh"), parts);
     }
     assert!(shell.0.read("new.pkh") == table);
-    // The table is there all the same.
-    let line = "merge new.pkh -o n.pkh --write-doc-map missing/map";
-    shell.run(line).fails(&["n.pkh", "the table is complete", "missing"]);
-    assert!(shell.0.read("n.pkh") == table);
+    // Nothing happens if a map cannot be written.
+    let files = shell.0.names();
+    for out in ["n.pkh", "new.pkh", "-"] {
+        let line = format!("merge new.pkh -o {out} --write-doc-map missing/map");
+        let run = shell.run(&line);
+        assert!(run.out.is_empty());
+        run.fails(&["missing"]);
+        assert_eq!(shell.0.names(), files);
+        assert!(shell.0.read("new.pkh") == table);
+    }
     // New IDs that are none.
     shell.table("far.pkh", "f 4294967290\n", "");
     let line = "merge far.pkh mid.pkh --offset -o fails.pkh --write-doc-map - --write-doc-map x";

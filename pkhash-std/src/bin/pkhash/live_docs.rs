@@ -109,22 +109,14 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
     }
 }
 
-/// Whether values of this kind are doc IDs. Of opaque ones only those count that have the doc ID in
-/// their first 4 bytes for lookups and merges alike.
+/// Whether the values have doc IDs.
 pub(crate) fn check_values(table: &TableFile) -> Result<()> {
     let footer = table.footer();
-    match (footer.value.kind(), footer.value.width()) {
-        (ValueKind::Integer, _) | (_, 4 | 9..) => Ok(()),
-        _ if footer.keys == 0 => Ok(()),
-        (_, 0) => Err(Fail::message(format_args!(
-            "{}: a set of keys, which has no doc IDs",
-            table.name().display()
-        ))),
-        (_, width) => Err(Fail::message(format_args!(
-            "{}: no doc IDs: values are {width} opaque bytes",
-            table.name().display()
-        ))),
+    if footer.value.has_doc_ids() || footer.keys == 0 {
+        return Ok(());
     }
+    let name = table.name().display();
+    Err(Fail::message(format_args!("{name}: a set of keys, which has no doc IDs")))
 }
 
 /// Bitsets and doc maps have room for all docs, whether keys have them or not: what one wild number asks
@@ -154,6 +146,7 @@ pub(crate) fn parse_doc(text: &[u8]) -> Result<u32, String> {
 /// The docs of a file; `None`: it is empty.
 fn read_docs(path: &Path) -> Result<Option<RoaringBitmap>> {
     let mut input = Input::open(path)?;
+    input.begin(b'\n')?;
     let head = input.peek(2)?;
     match head.as_slice() {
         [] => Ok(None),
@@ -164,7 +157,7 @@ fn read_docs(path: &Path) -> Result<Option<RoaringBitmap>> {
 }
 
 fn read_lines(input: Input) -> Result<RoaringBitmap> {
-    let mut lines = input.into_lines(b'\n', 1 << 16);
+    let mut lines = input.into_lines(b'\n', 1 << 16)?;
     let mut docs = RoaringBitmap::new();
     while let Some((_, line)) = lines.next()? {
         match parse_doc(line) {

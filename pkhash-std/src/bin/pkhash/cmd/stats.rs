@@ -146,7 +146,7 @@ impl Args {
         let facts = Facts::measure(&file.table())
             .map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
         // One that is of no use is no reason not to show the table.
-        let ordered = ui::has_companion(&file).then(|| {
+        let ordered = file.path().is_some_and(ui::has_companion).then(|| {
             let terms = self.open.open_companion(&file, false);
             terms.map(|terms| terms.file_len()).map_err(|fail| fail.to_string())
         });

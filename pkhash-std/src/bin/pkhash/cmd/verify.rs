@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::HumanCount;
-use pkhash_std::visit_tables;
+use pkhash_std::{stale_temporaries, visit_tables};
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result, complain};
+use crate::fail::{Answer, Fail, Result, complain, note};
 use crate::output::{Name, Output};
 use crate::tables::has_folder;
 use crate::ui::{self, OpenArgs};
@@ -47,6 +47,7 @@ impl Fault {
 
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
+        self.note_stale();
         let mut report = Report { json: self.json, out: Output::new(), all: 0, counts: [0; 3] };
         if has_folder(&self.tables)? {
             // A fault counts only if its table has not been replaced or removed meanwhile.
@@ -62,9 +63,28 @@ impl Args {
         report.finish()
     }
 
+    /// Names what killed processes have left in the folders: it is in nobody's way, but takes room.
+    fn note_stale(&self) {
+        for folder in self.tables.iter().filter(|path| path.is_dir()) {
+            // What cannot be listed is an error when its tables are.
+            for path in stale_temporaries(folder).unwrap_or_default() {
+                note(format_args!(
+                    "{}: left by a build or merge that was killed: the next one of that table removes it",
+                    Name(&path)
+                ));
+            }
+        }
+    }
+
     /// Returns the number of keys, and whether there is a companion.
     fn check(&self, path: &Path) -> Result<(u64, bool), Fault> {
-        let file = self.open.open(path).map_err(Fault::Table)?;
+        // Both before the table is read, which takes its time: they may be replaced meanwhile.
+        let pair = ui::has_companion(path).then(|| self.open.open_pair(path, true));
+        let (file, terms) = match pair {
+            Some(Ok((file, terms))) => (file, Some(Ok(terms))),
+            Some(Err(fail)) => (self.open.open(path).map_err(Fault::Table)?, Some(Err(fail))),
+            None => (self.open.open(path).map_err(Fault::Table)?, None),
+        };
         let bar = ui::bar("verifying", file.footer().partitions().into());
         let verified = file.table().verify_with(|_| bar.inc(1));
         bar.finish_and_clear();
@@ -72,11 +92,10 @@ impl Args {
             Fault::Table(pkhash_std::Error::Table { path: Some(path.into()), source }.into())
         })?;
         let keys = file.footer().keys;
-        let ordered = ui::has_companion(&file);
-        if ordered {
+        let ordered = terms.is_some();
+        if let Some(terms) = terms {
             // Verifying makes all checks again.
-            self.open
-                .open_companion(&file, true)
+            terms
                 .and_then(|terms| Ok(terms.verify(&file)?))
                 .map_err(|fail| companion_fault(fail, keys))?;
         }
