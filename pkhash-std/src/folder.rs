@@ -1,11 +1,12 @@
 //! Folders of tables: which tables are in one at one moment, though others add and remove some meanwhile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
-use std::io::ErrorKind;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 use crate::names::newest_first;
@@ -13,9 +14,12 @@ use crate::names::newest_first;
 /// How often the folders are listed before [`Error::FolderChanged`].
 const ROUNDS: usize = 200;
 
-/// In rounds before this one nothing at all may happen in a folder while it is looked at; from then on files
-/// that are no tables may come and go.
-const PATIENCE: usize = 50;
+/// In rounds before this one nothing at all may happen in a folder while it is listed; from then on files that
+/// are no tables may come and go.
+const PATIENCE: usize = 10;
+
+/// Files that are kept open, beside their tables, until all tables are.
+const PINS: usize = 8;
 
 /// Opens tables, and of folders all tables in them: `open` is called with their paths. The answers come in
 /// the order of `paths`, those of one folder with the newest table first.
@@ -27,8 +31,8 @@ const PATIENCE: usize = 50;
 /// [`Error::FolderOrder`].
 ///
 /// While tables are opened, others may be added, replaced, or removed from the folders, as a merge does. So
-/// the folders are listed again when all tables are open, until nothing has changed: what is returned are
-/// the tables that were there at one moment. For that `open` may be called with other paths than those that
+/// the folders are listed again and again, until all tables of a listing are open and nothing has changed
+/// while it was made: what is returned are the tables that were there at one moment. For that `open` may be called with other paths than those that
 /// count in the end, and its answers, even errors, are thrown away; a table that stays is opened once.
 ///
 /// ```
@@ -67,6 +71,9 @@ pub fn visit_tables<T, E: From<Error>>(
     open_listed(paths, false, visit)
 }
 
+/// After this time one sees whether a file grows.
+const COPYING: Duration = Duration::from_millis(10);
+
 fn open_listed<T, E: From<Error>>(
     paths: impl IntoIterator<Item = impl AsRef<Path>>,
     ordered: bool,
@@ -74,41 +81,64 @@ fn open_listed<T, E: From<Error>>(
 ) -> Result<Vec<T>, E> {
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
     let list = || paths.iter().map(|path| Source::list(path)).collect::<Result<Vec<Source>>>();
-    let mut sources = list()?;
     // A folder may be given twice, so a table is known by its path and the number of that folder.
-    let mut opened: HashMap<(usize, PathBuf), Opened<T>> = HashMap::new();
+    let mut opened: Tables<T> = HashMap::new();
     for round in 0..ROUNDS {
-        let tables = || sources.iter().enumerate().flat_map(|(i, source)| source.keys(i));
-        let here: HashSet<_> = tables().collect();
-        opened.retain(|key, _| here.contains(key));
-        let mut sound = true;
-        for key in tables() {
-            if opened.contains_key(&key) {
-                continue;
+        if round >= PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // Nothing is done between the two: others have the less time to change something.
+        let (before, sources) = (list()?, list()?);
+        if !same(&before, &sources, round < PATIENCE) {
+            continue;
+        }
+        let mut here = HashMap::with_capacity(opened.len());
+        let mut new = Vec::new();
+        for (i, source) in sources.iter().enumerate() {
+            for (path, number) in source.tables() {
+                let key = (i, path);
+                let known = opened.remove(&key).and_then(|table| table.listed_as(number));
+                match known {
+                    Some(table) => {
+                        here.insert(key, table);
+                    }
+                    None => new.push((key, number)),
+                }
             }
-            let folder = matches!(sources[key.0], Source::Folder(_));
-            match Opened::open(&key.1, folder, &mut open)? {
+        }
+        // What is left in it has gone.
+        opened = here;
+        // A few that are new beside many are those that are replaced often.
+        let mut pins = PINS.saturating_sub(opened.values().filter(|table| table.has_pin()).count());
+        if new.len() > PINS {
+            pins = 0;
+        }
+        let mut whole = true;
+        for (key, number) in new {
+            let listed = matches!(sources[key.0], Source::Folder(_)).then_some(number);
+            match Opened::open(&key.1, listed, pins > 0, &mut open)? {
                 Some(table) => {
+                    pins = pins.saturating_sub(usize::from(table.has_pin()));
+                    whole &= table.is_sure;
                     opened.insert(key, table);
                 }
-                None => sound = false,
+                None => whole = false,
             }
         }
-        let again = list()?;
-        if sound && same(&sources, &again, round < PATIENCE) {
-            // A name and an inode can be the same when the file is not.
-            let before = opened.len();
-            opened.retain(|(_, path), table| table.is_still_at(path));
-            if opened.len() == before {
-                return in_order(sources, &paths, ordered, opened);
-            }
+        if !whole {
+            continue;
         }
-        sources = again;
+        let all = opened.len();
+        opened.retain(|(_, path), table| table.is_sure || table.is_still_at(path));
+        if opened.len() == all {
+            return in_order(sources, &paths, ordered, opened);
+        }
     }
-    let folders = sources.iter().zip(&paths).filter(|(s, _)| matches!(s, Source::Folder(_)));
-    let path = folders.map(|(_, path)| path.clone()).next().unwrap_or_default();
+    let path = paths.into_iter().find(|path| path.is_dir()).unwrap_or_default();
     Err(Error::FolderChanged { path, rounds: ROUNDS }.into())
 }
+
+type Tables<T> = HashMap<(usize, PathBuf), Opened<T>>;
 
 /// Whether two listings show the same tables. `quiet`: nothing else has changed in the folders either. (A
 /// large folder is listed in several steps; a table that comes and one that goes between two steps can both
@@ -127,7 +157,7 @@ fn in_order<T, E: From<Error>>(
     sources: Vec<Source>,
     paths: &[PathBuf],
     ordered: bool,
-    mut opened: HashMap<(usize, PathBuf), Opened<T>>,
+    mut opened: Tables<T>,
 ) -> Result<Vec<T>, E> {
     let mut tables = Vec::with_capacity(opened.len());
     for (i, (source, folder)) in sources.into_iter().zip(paths).enumerate() {
@@ -137,7 +167,7 @@ fn in_order<T, E: From<Error>>(
                 return Err(Error::NoTables { path: folder.clone() }.into());
             }
             Source::Folder(listing) => {
-                let mut names = listing.tables.into_keys().collect();
+                let mut names = listing.tables.into_iter().map(|(name, _)| name).collect();
                 let clash = newest_first(&mut names);
                 if let Some((first, second)) = clash.filter(|_| ordered) {
                     return Err(Error::FolderOrder { path: folder.clone(), first, second }.into());
@@ -160,8 +190,8 @@ enum Source {
 /// The tables in a folder.
 struct Listing {
     folder: PathBuf,
-    /// For each name, the number of the file where the system tells it, else 0.
-    tables: HashMap<OsString, u64>,
+    /// Their names and the numbers of the files, 0 where the system does not tell them, in no order.
+    tables: Vec<(OsString, u64)>,
     /// When the folder was changed last, before and after it was listed.
     modified: (Option<SystemTime>, Option<SystemTime>),
 }
@@ -176,12 +206,12 @@ impl Source {
         }
     }
 
-    /// The paths of all tables, with the number of this source.
-    fn keys(&self, number: usize) -> Vec<(usize, PathBuf)> {
+    /// The paths of all tables, and the numbers of the files.
+    fn tables(&self) -> Vec<(PathBuf, u64)> {
         match self {
-            Self::Table(path) => vec![(number, path.clone())],
+            Self::Table(path) => vec![(path.clone(), 0)],
             Self::Folder(Listing { folder, tables, .. }) => {
-                tables.keys().map(|name| (number, folder.join(name))).collect()
+                tables.iter().map(|(name, number)| (folder.join(name), *number)).collect()
             }
         }
     }
@@ -190,7 +220,7 @@ impl Source {
 impl Listing {
     fn read(folder: &Path, meta: &Metadata) -> Result<Self> {
         let before = meta.modified().ok();
-        let mut tables = HashMap::new();
+        let mut tables = Vec::new();
         for entry in folder.read_dir().map_err(Error::io("read", folder))? {
             let entry = entry.map_err(Error::io("read", folder))?;
             let name = entry.file_name();
@@ -206,11 +236,11 @@ impl Listing {
             };
             match kind {
                 Ok(kind) if kind.is_file() => {
-                    tables.insert(name, inode(&entry));
+                    tables.push((name, inode(&entry)));
                 }
                 Ok(_) => {}
                 // It went since.
-                Err(_) if is_gone(&path()) => {}
+                Err(error) if is_gone(&path(), &error) => {}
                 Err(error) => return Err(Error::io("read", &path())(error)),
             }
         }
@@ -224,9 +254,10 @@ fn is_table_name(name: &OsStr) -> bool {
     !hidden && Path::new(name).extension().is_some_and(|extension| extension == "pkh")
 }
 
-/// Whether nothing has this name, not even a link that leads nowhere.
-fn is_gone(path: &Path) -> bool {
-    matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
+/// Whether a file that was not found has gone, or had at that moment, and is not a link that leads nowhere.
+fn is_gone(path: &Path, error: &io::Error) -> bool {
+    let link = || path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    error.kind() == ErrorKind::NotFound && !link()
 }
 
 fn inode(entry: &fs::DirEntry) -> u64 {
@@ -245,36 +276,74 @@ fn inode(entry: &fs::DirEntry) -> u64 {
 struct Opened<T> {
     table: T,
     /// Of a table in a folder.
-    file: Option<Identity>,
+    file: Option<Listed>,
+    /// Whether the last listing is sure to have shown this very file. If not, it is looked at once more.
+    is_sure: bool,
+}
+
+/// The file of a table, as it was found.
+struct Listed {
+    /// The number that the listing gave it. Of a link that is not the file's.
+    number: u64,
+    identity: Identity,
+    /// As long as it is open, no other file gets its number.
+    pin: Option<File>,
 }
 
 impl<T> Opened<T> {
-    /// `None`: the table of a folder has gone, or is another now.
+    /// Opens a table, in a folder one that was listed with this number. `None`: it has gone, or is another
+    /// now.
     fn open<E: From<Error>>(
         path: &Path,
-        in_folder: bool,
+        listed: Option<u64>,
+        pinned: bool,
         open: &mut impl FnMut(&Path) -> Result<T, E>,
     ) -> Result<Option<Self>, E> {
-        if !in_folder {
-            return Ok(Some(Self { table: open(path)?, file: None }));
-        }
-        let identity = |path: &Path| match path.metadata() {
+        let Some(number) = listed else {
+            return Ok(Some(Self { table: open(path)?, file: None, is_sure: true }));
+        };
+        let now = || match path.metadata() {
             Ok(meta) => Ok(Some(Identity::of(&meta))),
-            Err(_) if is_gone(path) => Ok(None),
+            Err(error) if is_gone(path, &error) => Ok(None),
             Err(error) => Err(Error::io("read", path)(error)),
         };
-        let Some(before) = identity(path)? else { return Ok(None) };
+        // What cannot be opened is for `open` to say.
+        let pin = if cfg!(unix) && pinned { File::open(path).ok() } else { None };
+        let identity = match &pin {
+            Some(pin) => pin.metadata().ok().map(|meta| Identity::of(&meta)),
+            None => now()?,
+        };
+        let Some(identity) = identity else { return Ok(None) };
         let table = open(path);
-        if identity(path)? != Some(before) {
+        if table.is_err() {
+            // Perhaps it is still being copied to its place.
+            thread::sleep(COPYING);
+        }
+        if now()? != Some(identity) {
             return Ok(None);
         }
-        Ok(Some(Self { table: table?, file: Some(before) }))
+        let is_sure = pin.is_some() && identity.number() == Some(number);
+        let file = Listed { number, identity, pin };
+        Ok(Some(Self { table: table?, file: Some(file), is_sure }))
+    }
+
+    fn has_pin(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.pin.is_some())
+    }
+
+    /// The table, if this may be the file that was listed with this number.
+    fn listed_as(mut self, number: u64) -> Option<Self> {
+        let Some(file) = &self.file else { return Some(self) };
+        let own = file.identity.number() == Some(number);
+        let may_be = own || file.number == number;
+        self.is_sure = own && file.pin.is_some();
+        may_be.then_some(self)
     }
 
     /// Whether its name does not lead to another file now. It may have gone since it was listed.
     fn is_still_at(&self, path: &Path) -> bool {
-        match (self.file, path.metadata()) {
-            (Some(file), Ok(meta)) => file == Identity::of(&meta),
+        match (&self.file, path.metadata()) {
+            (Some(file), Ok(meta)) => file.identity == Identity::of(&meta),
             _ => true,
         }
     }
@@ -299,6 +368,18 @@ impl Identity {
             modified: meta.modified().ok(),
             #[cfg(unix)]
             file: (meta.dev(), meta.ino(), meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// The number of the file, where there are such.
+    fn number(&self) -> Option<u64> {
+        #[cfg(unix)]
+        {
+            Some(self.file.1)
+        }
+        #[cfg(not(unix))]
+        {
+            None
         }
     }
 }
