@@ -17,7 +17,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 struct Shell(Folder);
 
 impl Shell {
-    /// With a table of the docs 10 and 11, whose keys are their numbers, and one of two docs and empty keys.
+    /// With a table of the docs 10, 11 and 12, whose keys are their numbers, and one of two docs.
     fn new() -> Self {
         let shell = Self(Folder::new());
         shell.0.write("input", "10\t10\n11\t11\n12\t12\n");
@@ -252,9 +252,9 @@ fn what_only_begins_alike_is_a_list() {
         b"\xff\xfd",
         b"\0\0\xfe",
         b"\xef\xbb",
-        b"\x89pkhash",
+        b"\x89pkhas",
         b"a\0b",
-        b"\0a\0",
+        b"\0ab",
         b"a\0\xe9\0",
         b"\0",
         b"\0\0",
@@ -264,8 +264,6 @@ fn what_only_begins_alike_is_a_list() {
             assert_eq!(run.err, "");
             let hex: String = begin.iter().map(|byte| format!("{byte:02x}")).collect();
             shell.run(&format!("get out --hex -- {hex}")).expect(0);
-            let got = shell.run("get out --keys list --hex");
-            assert_eq!(got.status.code(), Some(2), "{hex} is no hex");
             shell.run("get out --keys list").expect(0);
         }
     }
@@ -288,20 +286,17 @@ fn the_beginning_of_a_pipe_is_looked_at_without_waiting_for_more() {
         let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(line.as_bytes()).unwrap();
-        // The pipe stays open: one that waited for more would never end.
+        // The pipe stays open, but not for ever.
         let (done, ended) = std::sync::mpsc::channel();
-        let id = child.id();
         let watch = std::thread::spawn(move || {
             let late = ended.recv_timeout(std::time::Duration::from_secs(60)).is_err();
-            if late {
-                drop(stdin);
-            }
-            (late, id)
+            drop(stdin);
+            late
         });
         let output = child.wait_with_output().unwrap();
-        // It may have gone already.
+        // Nobody listens any more if it was late.
         let _ = done.send(());
-        assert!(!watch.join().unwrap().0, "waited for more of the input");
+        assert!(!watch.join().unwrap(), "waited for more of the input");
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected));
     }
 }
@@ -483,7 +478,7 @@ fn duplicates_name_their_lines() {
 fn lines_without_end_stay_within_the_budget() {
     let shell = Shell::new();
     let endless = |options: &str, input: &str, limit: u64| {
-        // Half a budget more than nothing: where the process itself needs little, a line may take a quarter.
+        // Three quarters of the budget, for a line of a quarter and all that a process takes at its start.
         let script = format!(
             "ulimit -v 786432 || exit 99; {input} | exec {} build - -o out --memory 1GiB {options}",
             common::command::PKHASH
@@ -506,15 +501,13 @@ fn lines_without_end_stay_within_the_budget() {
 fn lines_may_be_as_long_as_a_quarter_of_the_budget() {
     let shell = Shell::new();
     let budget = 8 << 20;
-    for (options, most) in [("", budget / 4), ("--hex", budget / 6 & !1)] {
-        let options = format!("--memory 8MiB {options}");
-        for len in [1, (1 << 16) - 2, 1 << 16, (1 << 16) + 2, (1 << 17) + 2, most - 2] {
+    for (form, most) in [("", budget / 4), ("--hex", budget / 6 & !1)] {
+        let options = format!("--memory 8MiB {form}");
+        for len in [2, (1 << 16) - 2, 1 << 16, (1 << 16) + 2, (1 << 17) + 2, most - 2] {
             let long = "ab".repeat(len / 2);
-            shell.build(format!("ff\n{long}\naa\n{long}00\n"), &options);
-            let found = shell.build(format!("ff\n{long}\naa\n"), &options).expect(0);
-            assert_eq!(found.err, if long.is_empty() { found.err.clone() } else { String::new() });
+            shell.build(format!("ff\n{long}\naa\n"), &options).expect(0);
             shell.0.write("list", format!("aa\n{long}\nff\n"));
-            let got = shell.run(&format!("get out --keys list {}", &options[13..])).expect(0);
+            let got = shell.run(&format!("get out --keys list {form}")).expect(0);
             assert_eq!(got.text(), format!("aa\t2\n{long}\t1\nff\t0\n"), "{len}");
         }
         let long = "ab".repeat(most / 2 + 1);
