@@ -501,7 +501,7 @@ fn lines_without_end_stay_within_the_budget() {
 fn lines_may_be_as_long_as_a_quarter_of_the_budget() {
     let shell = Shell::new();
     let budget = 8 << 20;
-    for (form, most) in [("", budget / 4), ("--hex", budget / 6 & !1)] {
+    for (form, most) in [("", budget / 4), ("--hex", (budget / 6) & !1)] {
         let options = format!("--memory 8MiB {form}");
         for len in [2, (1 << 16) - 2, 1 << 16, (1 << 16) + 2, (1 << 17) + 2, most - 2] {
             let long = "ab".repeat(len / 2);
