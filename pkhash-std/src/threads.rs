@@ -61,6 +61,7 @@ impl Pool {
         }
     }
 
+    #[cfg(feature = "ordered")]
     /// Sorts.
     pub(crate) fn sort_unstable_by<T: Send>(
         &self,

@@ -80,7 +80,8 @@ fn begins(longer: &[u8], shorter: &[u8]) -> bool {
 
 /// Whether the first bytes, up to the end of a line, are ASCII in units of this width; `None`: so far.
 fn is_wide(head: &[u8], width: usize, at: usize, whole: bool) -> Option<bool> {
-    for (number, unit) in head.chunks(width).enumerate() {
+    let mut text = false;
+    for unit in head.chunks(width) {
         let is = |(i, byte): (usize, &u8)| match byte {
             b' '..=b'~' | b'\t' | b'\r' | b'\n' => i == at,
             _ => i != at && *byte == 0,
@@ -88,10 +89,11 @@ fn is_wide(head: &[u8], width: usize, at: usize, whole: bool) -> Option<bool> {
         if !unit.iter().enumerate().all(is) {
             return Some(false);
         }
-        // A lone line feed and NUL are too little to go by.
-        if number > 0 && unit.len() == width && unit[at] == b'\n' {
+        // Line feeds and NULs alone are too little to go by.
+        text |= unit.get(at).is_some_and(u8::is_ascii_graphic);
+        if text && unit.len() == width && unit[at] == b'\n' {
             return Some(true);
         }
     }
-    if whole { Some(head.len() == HEAD) } else { None }
+    if whole { Some(text && head.len() == HEAD) } else { None }
 }

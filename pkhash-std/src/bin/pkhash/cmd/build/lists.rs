@@ -226,7 +226,7 @@ fn find_column(header: &Records, name: &str, delimiter: u8) -> Result<usize> {
     /// Columns that are listed.
     const LISTED: usize = 20;
     let columns = header.fields().count();
-    let mut have: Vec<_> = header.fields().take(LISTED).map(|field| shown(field)).collect();
+    let mut have: Vec<_> = header.fields().take(LISTED).map(shown).collect();
     if columns > LISTED {
         have.push(format!("… ({columns} in all)"));
     }
