@@ -61,8 +61,8 @@ impl Pool {
         }
     }
 
-    #[cfg(feature = "ordered")]
     /// Sorts.
+    #[cfg(feature = "ordered")]
     pub(crate) fn sort_unstable_by<T: Send>(
         &self,
         items: &mut [T],
