@@ -87,7 +87,7 @@ impl OpenOptions {
     /// # Errors
     /// [`Error::Table`] if the bytes are not a table.
     pub fn from_bytes(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Result<TableFile> {
-        self.table(Storage::shared(bytes), None)
+        self.table(Storage::of(bytes), None)
     }
 
     /// A table of what was read or mapped.

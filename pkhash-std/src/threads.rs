@@ -1,6 +1,5 @@
 //! Threads for a piece of work, and how much memory it may take.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use pkhash_core::build::{Entry, KeyStats, Plan};
@@ -61,12 +60,12 @@ impl Pool {
         }
     }
 
-    #[cfg(feature = "ordered")]
     /// Sorts.
+    #[cfg(feature = "ordered")]
     pub(crate) fn sort_unstable_by<T: Send>(
         &self,
         items: &mut [T],
-        order: impl Fn(&T, &T) -> Ordering + Send + Sync,
+        order: impl Fn(&T, &T) -> std::cmp::Ordering + Send + Sync,
     ) {
         match &self.threads {
             Some(pool) => pool.install(|| items.par_sort_unstable_by(order)),

@@ -66,6 +66,9 @@ fn every_owner_of_bytes() {
         table.verify().unwrap();
     }
     assert_eq!(Arc::strong_count(&dropped), 1, "the owner lives as long as the table");
+    // Printing one for a log does not print all of its bytes.
+    let printed = format!("{:?}", TableFile::from_bytes(fixed).unwrap());
+    assert!(printed.len() < 1000 && fixed.len() > 4000, "{printed}");
     // Nothing is copied.
     let table = TableFile::from_bytes(fixed).unwrap();
     assert_eq!(table.table().as_bytes().as_ptr(), fixed.as_ptr());

@@ -96,6 +96,9 @@ fn fail_everywhere(stage: &Stage) {
                 failed.run.expect(0);
                 assert_eq!(published, stage.outputs.len(), "{}: {what}", stage.name);
             } else {
+                // `fails` does not know which call it was.
+                let code = failed.run.status.code();
+                assert_eq!(code, Some(2), "{}, call {i}: {what}", stage.name);
                 failed.run.fails(&[&naming(call), &cause(*errno)]);
                 assert_eq!(published, renamed(&failed.calls, i), "{}: {what}", stage.name);
             }

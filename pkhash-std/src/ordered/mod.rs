@@ -125,7 +125,7 @@ impl OrderedOptions {
     /// # Errors
     /// [`Error::Companion`], as [`open`](Self::open).
     pub fn from_bytes(self, bytes: impl Into<Vec<u8>>, table: &Table<'_>) -> Result<OrderedTerms> {
-        self.open_storage(Storage::shared(bytes.into()), None, table)
+        self.open_storage(Storage::of(bytes.into()), None, table)
     }
 
     pub(crate) fn open_storage(

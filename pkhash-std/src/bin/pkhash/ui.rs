@@ -106,10 +106,9 @@ impl OpenArgs {
         if path == Path::new("-") {
             return read(options.mode(self.memory()), io::stdin().lock(), path);
         }
-        if is_pipe(path) {
-            let pipe = std::fs::File::open(path);
-            let pipe =
-                pipe.map_err(|source| Error::Io { doing: "open", path: path.to_owned(), source })?;
+        let cannot_open = |source| Error::Io { doing: "open", path: path.to_owned(), source };
+        if is_pipe(path).map_err(cannot_open)? {
+            let pipe = std::fs::File::open(path).map_err(cannot_open)?;
             return read(options.mode(self.memory()), pipe, path);
         }
         Ok(self.open_file(options, path)?)
@@ -196,17 +195,17 @@ fn read(options: OpenOptions, from: impl io::Read, name: &Path) -> Result<TableF
     Ok(options.read(from).map_err(named)?.named(name))
 }
 
-/// Whether a path is that of a pipe: `mkfifo`, or a shell's `<(…)`.
-fn is_pipe(path: &Path) -> bool {
+/// Whether a path is that of a pipe: `mkfifo`, or a shell's `<(…)`. What cannot be looked at is an error.
+fn is_pipe(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|meta| meta.file_type().is_fifo())
+        Ok(path.metadata()?.file_type().is_fifo())
     }
     #[cfg(not(unix))]
     {
         let _ = path;
-        false
+        Ok(false)
     }
 }
 
