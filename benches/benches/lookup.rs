@@ -63,7 +63,7 @@ fn lookups(c: &mut Criterion) {
                                 BatchSize::SmallInput,
                             );
                         });
-                        let mut out = vec![None; BATCH];
+                        let mut out = vec![None::<Value<'_>>; BATCH];
                         group.bench_function(format!("batch/{}", kernel.name()), |b| {
                             b.iter_batched(
                                 &mut next,

@@ -82,7 +82,9 @@ impl Sets {
         let hasher = match which {
             0 => Hasher::new(0),
             1 => Hasher::new(self.seed),
-            which => Hasher::truncated(self.seed, 4 * which as u8),
+            // Of all keys, or of some: with many segments the map's lines are not enough for them.
+            2 => Hasher::truncated(self.seed, 0),
+            _ => Hasher::truncated(self.seed, 8),
         };
         let options = held.how.options(hasher);
         let partition_bits = options.partition_bits.map(|bits| bits % 5);

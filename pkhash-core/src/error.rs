@@ -156,7 +156,9 @@ pub enum Error {
     BadOption {
         /// The option's name.
         option: &'static str,
-        /// The largest value that it may have.
+        /// The least value that it may have.
+        least: u64,
+        /// The largest.
         expected: u64,
         /// The value given.
         found: u64,
@@ -212,6 +214,13 @@ pub enum Error {
         keys: u64,
         /// Seeds that were tried.
         seeds: u64,
+    },
+    /// The buffer for a partition is too small: one of `needed` bytes is long enough for it.
+    PartitionBuffer {
+        /// Bytes of the partition.
+        needed: usize,
+        /// Bytes of the buffer.
+        found: usize,
     },
     /// A buffer or scratch that the caller provided is too small.
     BufferTooSmall {
@@ -282,8 +291,8 @@ impl fmt::Display for Error {
             Self::NoSuchAsk { what, expected, found } => {
                 write!(f, "an ask for number {found} of {expected} {what}")
             }
-            Self::BadOption { option, expected, found } => {
-                write!(f, "option `{option}`: expected at most {expected}, found {found}")
+            Self::BadOption { option, least, expected, found } => {
+                write!(f, "option `{option}`: expected {least}…{expected}, found {found}")
             }
             Self::KeyLength { expected, found } => {
                 write!(f, "key length: expected {expected} bytes, found {found}")
@@ -309,6 +318,9 @@ impl fmt::Display for Error {
                 "no perfect hash function for a partition of {keys} keys with {seeds} seeds: \
                  give the table another seed, or another layout"
             ),
+            Self::PartitionBuffer { needed, found } => {
+                write!(f, "buffer for a partition is too small: expected {needed}, found {found}")
+            }
             Self::BufferTooSmall { what, expected, found } => {
                 write!(f, "{what} is too small: expected {expected}, found {found}")
             }

@@ -27,6 +27,23 @@
 //! A line may name a segment by chance, for another key of the same tag. So the segments that have a key are
 //! among those that are named, but these come in no order, and may repeat: who wants the newest sorts
 //! them, if there are several.
+//!
+//! # Crowds
+//!
+//! Keys can be made to have one home line, and a key that many segments have fills lines by itself. An entry lies at
+//! most [`MAX_RUN`] lines behind its home. If the entries of a home would go further, the map stores only those for which the
+//! home line has room, and sets all bits of its spill mask, which means: *ask every segment*. A lookup that comes
+//! to such a line does what a set without a map does. The next home starts as if the others were not there. So a lookup reads at
+//! most `MAX_RUN` + 1 lines, whatever the keys are. (Bits that were all set by entries that passed mean the same. That takes 27 entries at least,
+//! and some 100 of random tags: a crowd, too.)
+//!
+//! Lines are 84 % full, so one entry too many is passed on by six lines, about. Hence n keys of one home, fewer than the bound drops, or a few
+//! more keys than there is room for in each home of a region, cost about 5 n other keys more lines, or every segment. With
+//! homes in the order of the hashes that takes hashes that agree in some 18 bits. Hence a map has a seed of its own
+//! ([`MapPlan::with_seed`]), which mixes homes within their part, and which nobody needs to know. It costs a lookup one
+//! multiplication. Keys of one 64-bit hash, which can be made as well (FORMAT.md §7.4), stay together.
+
+mod plan;
 
 use core::ops::Range;
 
@@ -36,6 +53,7 @@ use crate::kernel::Kernel;
 
 pub use crate::kernel::{LINE_TAGS, MAP_LINE, MapLine};
 pub use crate::lookup::Ask;
+pub use plan::{MapEntry, MapPlan};
 
 /// The most segments of a map.
 pub const MAX_MAP_SEGMENTS: usize = 1 << 16;
@@ -43,11 +61,11 @@ pub const MAX_MAP_SEGMENTS: usize = 1 << 16;
 /// The most segments whose numbers take one byte.
 const NARROW_SEGMENTS: usize = 1 << 8;
 
-/// Entries of a part, about: some 500 KiB of lines.
-const PART_ENTRIES: u64 = 1 << 17;
-
-/// The most bits of a part's number.
-const MAX_PART_BITS: u8 = 16;
+/// Lines behind its home in which an entry may lie.
+///
+/// Of 67 M entries of random keys no one goes further than 3, with 60 % of the keys in two segments 4 or 5, with 30 % in
+/// 15 segments 30; one key fills them if 1,280 segments have it (beyond 256 segments: 960).
+pub const MAX_RUN: u32 = 64;
 
 /// How many segments a map is for decides how wide its entries are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,32 +118,22 @@ const fn tail(line: &MapLine) -> u32 {
 
 const COUNT_MASK: u32 = 0x1f;
 
+/// Bits of the spill mask.
+const SPILL_BITS: usize = 27;
+
+/// The whole spill mask: every segment is to be asked.
+const SPILL_MASK: u32 = !COUNT_MASK;
+
+/// Which bit of the spill mask stands for a tag.
+#[inline(always)]
+const fn spill(tag: u16) -> u32 {
+    (tag as u32 * SPILL_BITS as u32) >> 16
+}
+
 /// The bit of a line's tail that says whether an entry of this tag has passed the line.
 #[inline(always)]
 const fn spill_bit(tag: u16) -> u32 {
-    1 << (5 + ((tag as u32 * 27) >> 16))
-}
-
-/// An entry on its way into a map: the upper half of the hash, the tag, the segment. Entries are filled
-/// in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MapEntry(u64);
-
-impl MapEntry {
-    /// The entry of a key with this hash in this segment.
-    #[inline]
-    #[must_use]
-    pub const fn new(hash: u64, segment: u16) -> Self {
-        Self(hash & 0xffff_ffff_0000_0000 | (hash & 0xffff) << 16 | segment as u64)
-    }
-
-    const fn tag(self) -> u16 {
-        (self.0 >> 16) as u16
-    }
-
-    const fn segment(self) -> u16 {
-        self.0 as u16
-    }
+    1 << (5 + spill(tag))
 }
 
 /// A part's lines: from this one on to the first one of the next part.
@@ -144,142 +152,19 @@ impl MapPart {
     }
 }
 
-/// How a map is divided.
-#[derive(Clone, Copy, Debug)]
-pub struct MapPlan {
-    width: Width,
-    last_segment: u16,
-    part_bits: u8,
-}
-
-impl MapPlan {
-    /// The plan of a map with so many entries for so many segments, whose numbers are below that.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] for more segments than [`MAX_MAP_SEGMENTS`].
-    pub fn new(entries: u64, segments: usize) -> Result<Self> {
-        if segments > MAX_MAP_SEGMENTS {
-            let (expected, found) = (MAX_MAP_SEGMENTS as u64, segments as u64);
-            return Err(Error::TooLarge { what: "segments of a segment map", expected, found });
-        }
-        let width = if segments <= NARROW_SEGMENTS { Width::Narrow } else { Width::Wide };
-        let parts = (entries / PART_ENTRIES).checked_ilog2().unwrap_or(0);
-        let last_segment = segments.saturating_sub(1) as u16;
-        Ok(Self { width, last_segment, part_bits: (parts as u8).min(MAX_PART_BITS) })
-    }
-
-    /// Number of parts.
-    #[must_use]
-    pub const fn parts(&self) -> u32 {
-        1 << self.part_bits
-    }
-
-    /// The part of an entry: it does not fall from one entry to the next.
-    #[inline]
-    #[must_use]
-    pub const fn part(&self, entry: MapEntry) -> u32 {
-        hash::partition(entry.0, self.part_bits)
-    }
-
-    /// The hashes of these parts.
-    #[must_use]
-    pub fn hashes(&self, parts: Range<u32>) -> (u64, u64) {
-        let shift = 64 - u32::from(self.part_bits);
-        let begin = |part: u32| u64::from(part).unbounded_shl(shift);
-        (begin(parts.start), begin(parts.end).wrapping_sub(1))
-    }
-
-    /// Lines that a part of these entries takes.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] for more than 2^32 lines.
-    pub fn lines(&self, entries: &[MapEntry]) -> Result<u32> {
-        let homes = self.homes(entries)?;
-        let lines = self.places(homes, entries).last().map_or(0, |(_, line)| u64::from(line) + 1);
-        line_count(lines.max(homes.into()))
-    }
-
-    fn homes(&self, entries: &[MapEntry]) -> Result<u32> {
-        line_count(self.width.homes(entries.len() as u64))
-    }
-
-    /// Home and line of each entry.
-    fn places(&self, homes: u32, entries: &[MapEntry]) -> impl Iterator<Item = (u32, u32)> {
-        let (capacity, part_bits) = (self.width.capacity(), self.part_bits);
-        let (mut line, mut count) = (0, 0);
-        entries.iter().map(move |entry| {
-            let home = home(entry.0, part_bits, homes);
-            if home > line {
-                (line, count) = (home, 0);
-            } else if count == capacity {
-                (line, count) = (line.saturating_add(1), 0);
-            }
-            count += 1;
-            (home, line)
-        })
-    }
-
-    /// Fills the lines of a part with its entries, which are sorted. `lines` are as many as
-    /// [`lines`](Self::lines) says. The part that is returned begins with line 0.
-    ///
-    /// # Errors
-    /// [`Error::BufferTooSmall`] if they are fewer; [`Error::Unsorted`]; [`Error::TooLarge`] for a segment
-    /// beyond those of the plan.
-    pub fn fill(&self, entries: &[MapEntry], lines: &mut [MapLine]) -> Result<MapPart> {
-        if let Some(index) = entries.windows(2).position(|pair| pair[0] > pair[1]) {
-            return Err(Error::Unsorted { index: index + 1 });
-        }
-        if let Some(entry) = entries.iter().find(|entry| entry.segment() > self.last_segment) {
-            let (expected, found) = (self.last_segment.into(), entry.segment().into());
-            return Err(Error::TooLarge { what: "segments of a segment map", expected, found });
-        }
-        let homes = self.homes(entries)?;
-        lines.fill([0; MAP_LINE]);
-        let found = lines.len();
-        for ((home, at), entry) in self.places(homes, entries).zip(entries) {
-            let (home, at) = (home as usize, at as usize);
-            let expected = at + 1;
-            let too_small = Error::BufferTooSmall { what: "lines of a part", expected, found };
-            let lines = lines.get_mut(home..=at).ok_or(too_small)?;
-            if let Some((line, passed)) = lines.split_last_mut() {
-                for line in passed {
-                    let noted = tail(line) | spill_bit(entry.tag());
-                    line[60..].copy_from_slice(&noted.to_le_bytes());
-                }
-                self.push(line, *entry);
-            }
-        }
-        Ok(MapPart { first: 0, homes })
-    }
-
-    /// Adds an entry to a line that has room.
-    fn push(&self, line: &mut MapLine, entry: MapEntry) {
-        let noted = tail(line);
-        let count = (noted & COUNT_MASK) as usize;
-        debug_assert!(count < self.width.capacity());
-        line[2 * count..2 * count + 2].copy_from_slice(&entry.tag().to_le_bytes());
-        let [low, high] = entry.segment().to_le_bytes();
-        match self.width {
-            Width::Narrow => line[40 + count] = low,
-            Width::Wide => line[30 + 2 * count..32 + 2 * count].copy_from_slice(&[low, high]),
-        }
-        line[60..].copy_from_slice(&(noted + 1).to_le_bytes());
-    }
-}
-
-fn line_count(lines: u64) -> Result<u32> {
-    u32::try_from(lines).map_err(|_| Error::TooLarge {
-        what: "lines of a segment map",
-        expected: u32::MAX.into(),
-        found: lines,
-    })
-}
-
-/// The home line of a hash in its part.
+/// What decides the home of a hash in its part: of 32 bits as many as an entry has for it.
 #[inline(always)]
-const fn home(hash: u64, part_bits: u8, homes: u32) -> u32 {
-    // Of the upper half alone, which is all that an entry keeps of it.
-    let bits = ((hash >> 32) as u32) << (part_bits & 31);
+const fn home_bits(hash: u64, part_bits: u8, factor: u64) -> u32 {
+    let part_bits = part_bits & 31;
+    // Of two hashes of one part, a random odd factor makes neighbours hardly more often than chance does
+    // (Dietzfelbinger's multiply-shift).
+    let mixed = (hash << part_bits).wrapping_mul(factor);
+    (mixed >> 32) as u32 >> part_bits << part_bits
+}
+
+/// The home line for these bits.
+#[inline(always)]
+const fn scale(bits: u32, homes: u32) -> u32 {
     ((bits as u64 * homes as u64) >> 32) as u32
 }
 
@@ -288,12 +173,14 @@ const fn home(hash: u64, part_bits: u8, homes: u32) -> u32 {
 pub struct SegmentMap<'a> {
     width: Width,
     part_bits: u8,
+    factor: u64,
+    segments: u32,
     /// One more than there are parts: the last one says where the lines end.
     parts: &'a [MapPart],
     lines: &'a [MapLine],
 }
 
-/// The lines in which a key may be: its home line, and where its part ends.
+/// The lines in which a key may be: from its home line on, as far as entries of this home go, and not beyond its part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     line: u32,
@@ -311,7 +198,8 @@ impl<'a> SegmentMap<'a> {
         if parts.len() != expected {
             return Err(Error::BatchLength { expected, found: parts.len() });
         }
-        Ok(Self { width: plan.width, part_bits: plan.part_bits, parts, lines })
+        let MapPlan { width, part_bits, factor, segments } = *plan;
+        Ok(Self { width, part_bits, factor, segments, parts, lines })
     }
 
     /// What ends the parts of a map that has so many lines.
@@ -327,12 +215,13 @@ impl<'a> SegmentMap<'a> {
         else {
             return Place::default();
         };
-        let home = home(hash, self.part_bits, part.homes);
-        Place { line: part.first.saturating_add(home), end: next.first }
+        let bits = home_bits(hash, self.part_bits, self.factor);
+        let line = part.first.saturating_add(scale(bits, part.homes));
+        Place { line, end: next.first.min(line.saturating_add(MAX_RUN + 1)) }
     }
 
-    /// The segments that may have a key of this hash: all that have it, and now and then one that has not. In
-    /// no order; one may come several times.
+    /// The segments that may have a key of this hash: all that have it, and now and then one that has not;
+    /// all that there are, where keys crowd. In no order; one may come several times.
     #[inline]
     pub fn candidates<K: Kernel>(&self, kernel: K, hash: u64) -> Candidates<'a, K> {
         Candidates {
@@ -343,13 +232,15 @@ impl<'a> SegmentMap<'a> {
             tag: hash::tag(hash),
             hits: 0,
             line: &[0; MAP_LINE],
+            segments: self.segments,
+            every: 0..0,
         }
     }
 
     /// For each hash one segment that may have it and that is wanted: asks for them, in no order; returns how
     /// many. `numbers` has the table of each of the map's segments; those that are not in `wanted` are
-    /// passed over. Where [`Ask::more`] is set, [`candidates`](Self::candidates) may name others, newer or
-    /// older ones.
+    /// passed over. Of those that the first line names it is the one with the least number. Where [`Ask::more`] is set,
+    /// [`candidates`](Self::candidates) may name others; where [`Ask::lesser`] is, too, also such with lesser numbers.
     ///
     /// # Errors
     /// [`Error::BatchLength`] if there is less room for asks than there are hashes; [`Error::TooLarge`] for
@@ -382,9 +273,9 @@ impl<'a> SegmentMap<'a> {
                 let mut place = *place;
                 while place.line < place.end {
                     match self.first(kernel, place, hash, numbers, wanted) {
-                        Found::Table(table, more) => {
+                        Found::Table { table, more, lesser } => {
                             if let Some(ask) = asks.get_mut(asked) {
-                                *ask = Ask { key: *i as u32, table, more };
+                                *ask = Ask { key: *i as u32, table, more, lesser };
                                 asked += 1;
                             }
                             break;
@@ -401,20 +292,20 @@ impl<'a> SegmentMap<'a> {
                 for (i, (place, hash)) in places[ring.clone()].iter().zip(hashes).enumerate() {
                     let i = before + i;
                     let found = self.first(kernel, *place, *hash, numbers, wanted);
-                    let (table, more) = match found {
-                        Found::Table(table, more) => (table, more),
-                        Found::Spilled => (0, true),
-                        Found::Nothing => (0, false),
+                    let (table, more, lesser) = match found {
+                        Found::Table { table, more, lesser } => (table, more, lesser),
+                        Found::Spilled => (0, true, true),
+                        Found::Nothing => (0, false, false),
                     };
                     // Without a branch: whether a key is there is what a branch cannot predict.
                     if let Some(ask) = asks.get_mut(asked) {
-                        *ask = Ask { key: i as u32, table, more };
+                        *ask = Ask { key: i as u32, table, more, lesser };
                     }
-                    asked += usize::from(matches!(found, Found::Table(..)));
+                    asked += usize::from(matches!(found, Found::Table { .. }));
                     let next = Place { line: place.line.saturating_add(1), end: place.end };
                     spilled[spilled_len % STEP] = (i, next);
                     spilled_len += usize::from(matches!(found, Found::Spilled));
-                    if more {
+                    if lesser {
                         kernel.prefetch(bytes, (next.line as usize).wrapping_mul(MAP_LINE));
                     }
                 }
@@ -442,36 +333,70 @@ impl<'a> SegmentMap<'a> {
         else {
             return Found::Nothing;
         };
-        let (mut hits, spilled) = matches(kernel, line, hash::tag(hash));
+        let Matches { mut hits, spilled, every } = matches(kernel, line, hash::tag(hash));
+        let (mut least, mut more) = (None, spilled);
         while hits != 0 {
             let segment = self.width.segment(line, hits.trailing_zeros() as usize);
             hits &= hits - 1;
             if let Some(table) = numbers.get(segment as usize)
                 && wanted.contains(table)
             {
-                return Found::Table(*table, spilled || hits != 0);
+                more |= least.is_some_and(|least| least != *table);
+                least = Some(least.map_or(*table, |least: u32| least.min(*table)));
             }
         }
-        if spilled { Found::Spilled } else { Found::Nothing }
+        if every && least.is_none() {
+            // One of them, to begin with.
+            least = numbers
+                .iter()
+                .take(self.segments as usize)
+                .copied()
+                .find(|table| wanted.contains(table));
+            if least.is_none() {
+                return Found::Nothing;
+            }
+        }
+        match least {
+            Some(table) => Found::Table { table, more, lesser: spilled },
+            None if spilled => Found::Spilled,
+            None => Found::Nothing,
+        }
     }
 }
 
 /// What a line says of a key.
 #[derive(Clone, Copy)]
 enum Found {
-    /// The first wanted table, and whether there may be more.
-    Table(u32, bool),
+    /// The least wanted table, and whether there may be more, and lesser ones.
+    Table {
+        table: u32,
+        more: bool,
+        lesser: bool,
+    },
     /// It may be in the next line.
     Spilled,
     Nothing,
 }
 
-/// The entries of a line that have the tag, and whether others may have spilled.
+/// What of a line concerns a tag.
+struct Matches {
+    /// The entries that have the tag.
+    hits: u32,
+    /// Whether others may have spilled, or there may be others anywhere.
+    spilled: bool,
+    /// Whether every segment is to be asked.
+    every: bool,
+}
+
 #[inline(always)]
-fn matches<K: Kernel>(kernel: K, line: &MapLine, tag: u16) -> (u32, bool) {
+fn matches<K: Kernel>(kernel: K, line: &MapLine, tag: u16) -> Matches {
     let noted = tail(line);
     let entries = (1 << (noted & COUNT_MASK)) - 1;
-    (kernel.match_tags(line, tag) & entries, noted & spill_bit(tag) != 0)
+    Matches {
+        hits: kernel.match_tags(line, tag) & entries,
+        spilled: noted & spill_bit(tag) != 0,
+        every: noted & SPILL_MASK == SPILL_MASK,
+    }
 }
 
 /// Keys between naming a line and looking at it.
@@ -492,6 +417,10 @@ pub struct Candidates<'a, K> {
     /// Entries of `line` that match.
     hits: u32,
     line: &'a MapLine,
+    /// How many there are.
+    segments: u32,
+    /// Those that come behind the hits.
+    every: Range<u32>,
 }
 
 impl<K: Kernel> Iterator for Candidates<'_, K> {
@@ -501,13 +430,16 @@ impl<K: Kernel> Iterator for Candidates<'_, K> {
     fn next(&mut self) -> Option<u32> {
         while self.hits == 0 {
             if self.place.line >= self.place.end {
-                return None;
+                return self.every.next();
             }
             self.line = self.lines.get(self.place.line as usize)?;
-            let (hits, spilled) = matches(self.kernel, self.line, self.tag);
+            let Matches { hits, spilled, every } = matches(self.kernel, self.line, self.tag);
             self.hits = hits;
             self.place.line += 1;
-            if !spilled {
+            if every {
+                self.every = 0..self.segments;
+            }
+            if every || !spilled {
                 self.place.end = 0;
             }
         }

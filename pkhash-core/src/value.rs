@@ -32,7 +32,8 @@ impl ValueFormat {
     pub const fn integer(width: u8) -> Result<Self> {
         if width == 0 || width > 8 {
             return Err(Error::BadOption {
-                option: "value width of integers (1…8)",
+                option: "value width of integers",
+                least: 1,
                 expected: 8,
                 found: width as u64,
             });
@@ -47,7 +48,8 @@ impl ValueFormat {
     pub const fn opaque(width: u8) -> Result<Self> {
         if width > MAX_VALUE_WIDTH {
             return Err(Error::BadOption {
-                option: "value width of opaque bytes (0…64)",
+                option: "value width of opaque bytes",
+                least: 0,
                 expected: MAX_VALUE_WIDTH as u64,
                 found: width as u64,
             });
@@ -75,12 +77,47 @@ impl ValueFormat {
         self.width
     }
 
+    /// Whether each value has a doc ID, perhaps one of more than 32 bits: all but those of no bytes. This and
+    /// the next three say what a doc ID is: lookups ([`Value::doc_id`]), live docs, doc maps, in-set queries and
+    /// companions go by them, whatever the kind of the values.
+    #[must_use]
+    pub const fn has_doc_ids(self) -> bool {
+        self.doc_id_width() > 0
+    }
+
+    /// How many bytes at the front of a value are its doc ID, little-endian: all of up to 8, and of a wider
+    /// value the first 4. (A versioned value has its version behind them.)
+    #[must_use]
+    pub const fn doc_id_width(self) -> u8 {
+        doc_id_width(self.width as usize) as u8
+    }
+
+    /// Whether no doc ID is of more than 32 bits, so that [`Value::doc_id`] is never `None`.
+    #[must_use]
+    pub const fn has_short_doc_ids(self) -> bool {
+        matches!(self.doc_id_width(), 1..=4)
+    }
+
+    /// The largest doc ID that a value has room for; 0 if values have none.
+    #[must_use]
+    pub const fn max_doc_id(self) -> u64 {
+        match self.doc_id_width() {
+            0 => 0,
+            width => u64::MAX >> (64 - 8 * width as u32),
+        }
+    }
+
     pub(crate) const fn kind_id(self) -> u8 {
         match self.kind {
             ValueKind::Integer => 0,
             ValueKind::Opaque => 1,
         }
     }
+}
+
+/// Bytes of the doc ID of a value of so many bytes: see [`ValueFormat::doc_id_width`].
+const fn doc_id_width(width: usize) -> usize {
+    if width <= 8 { width } else { 4 }
 }
 
 /// A value found in a table: the table's own bytes.
@@ -128,14 +165,21 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The doc ID: the value as an integer; of a value wider than 8 bytes its first 4 bytes, where a
-    /// versioned value (doc ID and 8-byte version) has it. `None` if it does not fit 32 bits.
+    /// The doc ID, if it fits 32 bits: see [`ValueFormat::doc_id_width`].
     #[inline]
     #[must_use]
     pub fn doc_id(self) -> Option<u32> {
+        self.long_doc_id().and_then(|doc| u32::try_from(doc).ok())
+    }
+
+    /// The doc ID, however large: see [`ValueFormat::doc_id_width`]. `None`: the value has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn long_doc_id(self) -> Option<u64> {
         match self.as_u64() {
-            Some(integer) => u32::try_from(integer).ok(),
-            None => self.0.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)),
+            Some(_) if self.0.is_empty() => None,
+            Some(integer) => Some(integer),
+            None => self.0.first_chunk().map(|bytes| u32::from_le_bytes(*bytes).into()),
         }
     }
 }
@@ -186,12 +230,36 @@ mod tests {
         }
     }
 
+    /// What the format says of its values' doc IDs holds for each of them, of either kind.
+    #[test]
+    fn one_rule_for_doc_ids() {
+        for width in 0..=12u8 {
+            let formats = [ValueFormat::integer(width), ValueFormat::opaque(width)];
+            for format in formats.into_iter().flatten() {
+                let bytes: [u8; 12] = core::array::from_fn(|i| if i == 3 { 0x83 } else { 0xf0 });
+                let value = Value(&bytes[..usize::from(width)]);
+                let doc_width = [0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 4, 4, 4][usize::from(width)];
+                let mut wide = [0; 8];
+                wide[..doc_width].copy_from_slice(&bytes[..doc_width]);
+                let doc = u64::from_le_bytes(wide);
+                assert_eq!(usize::from(format.doc_id_width()), doc_width, "{format:?}");
+                assert_eq!(format.has_doc_ids(), width > 0, "{format:?}");
+                assert_eq!(value.long_doc_id(), (width > 0).then_some(doc), "{format:?}");
+                assert_eq!(value.doc_id().is_some(), format.has_short_doc_ids(), "{format:?}");
+                assert!(doc <= format.max_doc_id(), "{format:?}");
+                let ones = format.max_doc_id().count_ones();
+                assert_eq!(ones as usize, 8 * doc_width, "{format:?}");
+            }
+        }
+    }
+
     #[test]
     fn typed_readers() {
         assert_eq!(Value(&[]).as_u64(), Some(0));
         assert_eq!(Value(&[1, 2]).doc_id(), Some(0x201));
         assert_eq!(Value(&[0, 0, 0, 0, 1]).doc_id(), None);
         assert_eq!(Value(&[7, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]).doc_id(), Some(7));
+        assert_eq!(Value(&[]).doc_id(), None);
         assert_eq!(Value(&[7; 9]).as_u64(), None);
         assert!(ValueFormat::integer(0).is_err());
         assert!(ValueFormat::integer(9).is_err());

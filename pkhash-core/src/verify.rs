@@ -110,6 +110,7 @@ impl Table<'_> {
         let partitions = u64::from(self.footer().partitions());
         let entry = &self.partition(p).ok_or(Error::BadOption {
             option: "partition",
+            least: 0,
             expected: partitions - 1,
             found: p.into(),
         })?;

@@ -347,7 +347,12 @@ fn batches_with_and_without_prefetched_pilots() {
 
             // The pilots of all tables of a batch count together.
             let asks: Vec<_> = (0..keys.len() as u32)
-                .map(|key| pkhash_core::map::Ask { key, table: key % 2, more: false })
+                .map(|key| pkhash_core::map::Ask {
+                    key,
+                    table: key % 2,
+                    more: false,
+                    lesser: false,
+                })
                 .collect();
             count.set(0);
             let mut out = vec![expected[0]; keys.len()];

@@ -498,7 +498,9 @@ fn stats(pairs: &[Pair]) -> KeyStats {
 #[test]
 fn options_out_of_range() {
     let stats = stats(&numbered(3, 8));
-    let bad = |option, expected, found| Err(Error::BadOption { option, expected, found });
+    let within =
+        |option, least, expected, found| Err(Error::BadOption { option, least, expected, found });
+    let bad = |option, expected, found| within(option, 0, expected, found);
     let plan = |options: Options| options.plan(&stats).map(|_| ());
     assert_eq!(
         plan(Options { filter_bits: Some(65), ..Options::default() }),
@@ -520,11 +522,11 @@ fn options_out_of_range() {
         assert_eq!(shape(buckets, slots), Ok(()));
     }
     for found in [0, 99, 801, u16::MAX] {
-        let wrong = bad("keys per 100 buckets (100…800)", 800, found.into());
+        let wrong = within("keys per 100 buckets", 100, 800, found.into());
         assert_eq!(shape(found, 990), wrong);
     }
     for found in [0, 499, 1001, u16::MAX] {
-        let wrong = bad("keys per 1,000 slots (500…1,000)", 1000, found.into());
+        let wrong = within("keys per 1,000 slots", 500, 1000, found.into());
         assert_eq!(shape(300, found), wrong);
     }
     for (len, layout) in [(1u64 << 31, LayoutChoice::Auto), (1 << 40, LayoutChoice::Auto)] {
@@ -636,7 +638,7 @@ fn buffers_too_small() {
             let mut out = vec![0; found];
             let written =
                 plan.write_partition(0, &entries[..first], &mut scratch, &mut out).map(|_| 0);
-            assert_eq!(written, small("buffer for a partition", len, found));
+            assert_eq!(written, Err(Error::PartitionBuffer { needed: len, found }));
         }
         for found in [0, 95, 191] {
             assert_eq!(

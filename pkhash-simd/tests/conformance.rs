@@ -472,7 +472,7 @@ mod checks {
             hashes.extend(again);
             let mut entries: Vec<MapEntry> = hashes
                 .iter()
-                .map(|hash| MapEntry::new(*hash, rng.below(segments as usize) as u16))
+                .map(|hash| plan.entry(*hash, rng.below(segments as usize) as u16))
                 .collect();
             entries.sort_unstable();
             let mut lines = vec![[0; MAP_LINE]; plan.lines(&entries).expect("few lines") as usize];
@@ -495,7 +495,7 @@ mod checks {
                 let mut asks = vec![Ask::default(); n];
                 let asked = map.ask_batch_with(Scalar, hashes, &numbers, &wanted, &mut asks);
                 let expected = ask(asks, asked);
-                let mut asks = vec![Ask { key: 1, table: 2, more: true }; n];
+                let mut asks = vec![Ask { key: 1, table: 2, more: true, lesser: true }; n];
                 let asked = kernel.ask_batch(&map, hashes, &numbers, &wanted, &mut asks);
                 assert_eq!(ask(asks, asked), expected, "{}, {n} keys", kernel.name());
             }
@@ -543,7 +543,7 @@ mod checks {
             });
             let asks: Vec<Ask> = asks
                 .into_iter()
-                .map(|(key, table)| Ask { key: key as u32, table: table as u32, more: false })
+                .map(|(key, table)| Ask { key: key as u32, table: table as u32, ..Ask::default() })
                 .collect();
             for n in (0..=3 * CHUNK + 1).chain([asks.len()]) {
                 let first = rng.below(asks.len() - n + 1);

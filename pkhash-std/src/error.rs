@@ -1,8 +1,14 @@
 //! Errors that name the file, what was being done, and the cause.
+//!
+//! A message is whole: it has the cause in it. `source` is then what lies behind the cause, so that a chain of
+//! causes says nothing twice; the cause itself is a field of the variant.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use pkhash_core::{ValueFormat, ValueKind};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -27,6 +33,13 @@ pub enum Error {
         /// The cause.
         source: pkhash_core::Error,
     },
+    /// The parts of a batch differ in length.
+    BatchLength {
+        /// Keys of the batch.
+        expected: usize,
+        /// Answers that there is room for, or hashes.
+        found: usize,
+    },
     /// A key occurs twice, and no policy was chosen.
     DuplicateKey {
         /// The key.
@@ -36,16 +49,26 @@ pub enum Error {
         /// The value that came later.
         second: Vec<u8>,
     },
-    /// The inputs of a merge differ in what they must share.
+    /// An input of a merge is not what the merge needs.
     Mismatch {
         /// What differs.
         what: &'static str,
         /// Number of the input, from 0.
         input: usize,
-        /// What input 0 has.
+        /// What is needed: the least width, the largest doc ID.
         expected: u64,
         /// What this input has.
         found: u64,
+    },
+    /// The inputs of a merge differ in the kind or the width of their values. (Integers of different widths
+    /// do not.)
+    Values {
+        /// Number of the input, from 0.
+        input: usize,
+        /// The values of input 0.
+        expected: ValueFormat,
+        /// The values of this input.
+        found: ValueFormat,
     },
     /// A value is not the number of a doc of the input's doc map.
     DocMap {
@@ -104,6 +127,28 @@ pub enum Error {
         /// The table.
         path: PathBuf,
     },
+    /// A folder has no tables, which are the files `*.pkh`.
+    NoTables {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Tables were added to a folder, replaced or removed each time that it was listed.
+    FolderChanged {
+        /// The folder, or the first of several.
+        path: PathBuf,
+        /// How often it was listed.
+        rounds: usize,
+    },
+    /// The names of a folder's tables do not tell which is newer: as bytes one, by their numbers the
+    /// other.
+    FolderOrder {
+        /// The folder.
+        path: PathBuf,
+        /// The name of one of them.
+        first: OsString,
+        /// The name of the other.
+        second: OsString,
+    },
     /// The path names something that is no table, and that a table must not replace: a folder, a
     /// device, a pipe.
     NotAFile {
@@ -152,6 +197,11 @@ pub enum Error {
     /// A path is needed and there is none: a writer was made without one, or a table was not opened at
     /// one.
     NoPath,
+    /// There is no memory for what was to be built. A smaller budget may help.
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// Threads could not be started.
     Threads {
         /// The cause.
@@ -172,13 +222,22 @@ impl Error {
 
     /// For `map_err`: an error of a table's file.
     pub(crate) fn table(path: &Path) -> impl FnOnce(pkhash_core::Error) -> Self + '_ {
-        move |source| Self::Table { path: Some(path.to_owned()), source }
+        move |source| match source {
+            // No fault of the table.
+            pkhash_core::Error::BatchLength { .. } => source.into(),
+            source => Self::Table { path: Some(path.to_owned()), source },
+        }
     }
 }
 
 impl From<pkhash_core::Error> for Error {
     fn from(source: pkhash_core::Error) -> Self {
-        Self::Table { path: None, source }
+        match source {
+            pkhash_core::Error::BatchLength { expected, found } => {
+                Self::BatchLength { expected, found }
+            }
+            source => Self::Table { path: None, source },
+        }
     }
 }
 
@@ -219,6 +278,19 @@ impl fmt::Display for ShownValue<'_> {
     }
 }
 
+/// What a table's values are, in words.
+struct ShownFormat(ValueFormat);
+
+impl fmt::Display for ShownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.kind(), self.0.width()) {
+            (ValueKind::Integer, _) => f.write_str("integers"),
+            (_, 0) => f.write_str("none (a set)"),
+            (_, width) => write!(f, "{width} opaque bytes"),
+        }
+    }
+}
+
 /// Begins a message with the file, if there is one.
 fn named(path: Option<&Path>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     path.map_or(Ok(()), |path| write!(f, "{}: ", path.display()))
@@ -232,6 +304,9 @@ impl fmt::Display for Error {
             }
             Self::Table { path: Some(path), source } => write!(f, "{}: {source}", path.display()),
             Self::Table { path: None, source } => source.fmt(f),
+            Self::BatchLength { expected, found } => {
+                write!(f, "a batch of {expected} keys needs as many answers, found {found}")
+            }
             Self::DuplicateKey { key, first, second } => write!(
                 f,
                 "duplicate key {}: values {} and {}",
@@ -241,7 +316,13 @@ impl fmt::Display for Error {
             ),
             Self::Mismatch { what, input, expected, found } => write!(
                 f,
-                "input {input} cannot be merged with input 0: {what}: expected {expected}, found {found}"
+                "input {input} cannot be merged: {what}: expected {expected}, found {found}"
+            ),
+            Self::Values { input, expected, found } => write!(
+                f,
+                "input {input} cannot be merged with input 0: values: expected {}, found {}",
+                ShownFormat(*expected),
+                ShownFormat(*found)
             ),
             Self::DocMap { input, found, expected } => write!(
                 f,
@@ -270,6 +351,23 @@ impl fmt::Display for Error {
             Self::NotInSet { input, path } => {
                 write!(f, "input {input}, {}, is not in the set", path.display())
             }
+            Self::NoTables { path } => {
+                write!(f, "{}: no tables (*.pkh) in this folder", path.display())
+            }
+            Self::FolderChanged { path, rounds } => write!(
+                f,
+                "{}: the tables in this folder changed each of the {rounds} times that they were listed",
+                path.display()
+            ),
+            Self::FolderOrder { path, first, second } => write!(
+                f,
+                "{}: the names do not tell whether {} is newer or {}: as text the latter, by their \
+                 numbers the former (name the tables in order, or give all names in the folder one \
+                 length)",
+                path.display(),
+                first.display(),
+                second.display()
+            ),
             Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
             Self::Companion { path, what, offset, expected, found } => {
                 named(path.as_deref(), f)?;
@@ -306,6 +404,9 @@ impl fmt::Display for Error {
             Self::NoPath => f.write_str(
                 "there is no path: none was given to the writer, or the table is in memory",
             ),
+            Self::OutOfMemory { bytes } => {
+                write!(f, "out of memory: the system did not give {bytes} bytes more")
+            }
             Self::Threads { source } => write!(f, "cannot start threads: {source}"),
             Self::Cancelled => f.write_str("cancelled"),
         }
@@ -314,10 +415,40 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The message says what the cause says. A chain of causes goes on behind it, or all would be said
+        // twice.
         match self {
-            Self::Io { source, .. } | Self::Threads { source } => Some(source),
-            Self::Table { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::Threads { source } => source.source(),
+            Self::Table { source, .. } => std::error::Error::source(source),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chain of causes, as it is often printed, says nothing twice, and all of it.
+    #[test]
+    fn a_chain_of_causes_says_nothing_twice() {
+        let deep = || io::Error::other(io::Error::other("the disk is on fire"));
+        let short = pkhash_core::Error::TooShort { expected: 128, found: 7 };
+        let path = PathBuf::from("a.pkh");
+        for (error, part) in [
+            (Error::Io { doing: "read", path: path.clone(), source: deep() }, "on fire"),
+            (Error::Threads { source: deep() }, "on fire"),
+            (Error::Table { path: Some(path), source: short }, "found 7"),
+            (Error::Table { path: None, source: short }, "found 7"),
+        ] {
+            assert_eq!(error.to_string().matches(part).count(), 1, "{error}");
+            let mut chain = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                chain += &format!(": {error}");
+                cause = error.source();
+            }
+            assert_eq!(chain.matches(part).count(), 1, "{chain}");
         }
     }
 }

@@ -4,7 +4,8 @@
 //!   in memory;
 //! * [`TableFile`] opens one, in memory or mapped, and looks up with the CPU's vector unit;
 //! * [`merge`] makes one table of many;
-//! * [`SegmentSet`] is many that answer as one, with deletes, versions and in-set queries;
+//! * [`SegmentSet`] is many that answer as one, with deletes, versions and in-set queries; [`open_tables`]
+//!   opens those of a folder that others change meanwhile;
 //! * [`OrderedTerms`], a table's companion, answers what needs order: ranges, prefixes, patterns;
 //! * [`Publication`] is how files come to their names: whole, or not at all.
 //!
@@ -22,28 +23,34 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
+mod collect;
 mod error;
 mod file;
+mod folder;
 mod merge;
+mod names;
 #[cfg(feature = "ordered")]
 mod ordered;
 mod partition;
+mod publish;
 mod set;
 mod slice;
 mod storage;
 mod table_file;
+mod threads;
 mod writer;
 
 pub use error::{Error, Result};
-pub use file::Publication;
+pub use folder::{open_tables, visit_tables};
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 #[cfg(feature = "ordered")]
 pub use ordered::{
     BuiltCompanion, CompanionOptions, KeyRegex, MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY,
     OrderedOptions, OrderedTerms, Terms, build_companion, build_companion_publication,
-    companion_path, merge_companions, merge_companions_publication,
+    companion_path, merge_companions, merge_companions_publication, publish_pair,
 };
 pub use partition::{Built, Control, OnDuplicate};
+pub use publish::{Publication, stale_temporaries};
 pub use set::{
     Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo,
     SegmentSet, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,

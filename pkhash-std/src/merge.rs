@@ -5,24 +5,27 @@
 //! that are being built.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pkhash_core::build::{Entry, KeyStats, Options, PerfectShape, Plan, ValueChoice};
-use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueKind};
-use rayon::prelude::*;
+use pkhash_core::build::{Entry, KeyStats, LayoutChoice, Options, PerfectShape, Plan, ValueChoice};
+use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueFormat, ValueKind};
+use pkhash_simd::Kernel;
 
+use crate::collect::{Collected, CollectedPart, Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
-use crate::file::Publication;
-use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part, pool};
+use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
+use crate::publish::Publication;
 use crate::set::LiveDocs;
 use crate::table_file::TableFile;
+use crate::threads::{Costs, Pool, partition_keys, push, reserve, window};
+use crate::writer::{DEFAULT_MEMORY, check_memory};
 
 /// In a [`DocMap::Map`]: the doc was deleted.
 pub const DELETED: u32 = u32::MAX;
 
-/// What becomes of an input's doc IDs. In values wider than 8 bytes the doc ID is the first 4 bytes,
-/// and the others are kept.
+/// What becomes of an input's doc IDs. Where a value has its doc ID, says
+/// [`ValueFormat::doc_id_width`]; its other bytes are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DocMap {
     /// They stay.
@@ -110,11 +113,11 @@ pub struct MergeInput<'a> {
     pub docs: DocMap,
 }
 
-/// How tables are merged. Seed and kind of the values are those of the inputs, which share them.
-#[derive(Clone, Debug, Default)]
+/// How tables are merged. The kind of the values is that of the inputs, which share it.
+#[derive(Clone, Debug)]
 pub struct MergeOptions {
     /// The layout, as for a table that is built.
-    pub layout: pkhash_core::build::LayoutChoice,
+    pub layout: LayoutChoice,
     /// The values; `Auto`: integers as narrow as can be, or what the inputs have, if that is not
     /// integers.
     pub value: ValueChoice,
@@ -126,19 +129,53 @@ pub struct MergeOptions {
     pub packed: bool,
     /// Perfect tables: how many buckets and slots.
     pub shape: PerfectShape,
-    /// Threads that build; 0: one for each core.
+    /// The hash and its seed; `None`: that of the first input. The keys of an input that has another one are
+    /// hashed anew. They are then in no order, and go through memory and a temporary file as those of a
+    /// [`TableWriter`](crate::TableWriter) do.
+    pub hasher: Option<Hasher>,
+    /// Bytes that partitions under construction may take together, with keys that are hashed anew; what the
+    /// process needs besides is a few MB, and the inputs themselves. At least
+    /// [`MIN_MEMORY`](crate::MIN_MEMORY). The partition that is being built must fit.
+    pub memory: usize,
+    /// Where keys go that are hashed anew and outgrow the budget; `None`: the folder of the merged table, or
+    /// the system's folder for temporary files if it is not published.
+    pub temp_dir: Option<PathBuf>,
+    /// Threads that build; 0: one for each core. 1 starts none. If not all can be started, fewer build
+    /// ([`Built::missing_threads`]).
     pub threads: usize,
+    /// The kernel that builds; `None`: the detected one.
+    pub kernel: Option<Kernel>,
     /// What to do with a key that lives in several inputs.
     pub on_duplicate: OnDuplicate,
     /// Progress and cancelling.
     pub control: Control,
 }
 
+impl Default for MergeOptions {
+    fn default() -> Self {
+        Self {
+            layout: LayoutChoice::Auto,
+            value: ValueChoice::Auto,
+            filter_bits: None,
+            partition_bits: None,
+            packed: false,
+            shape: PerfectShape::default(),
+            hasher: None,
+            memory: DEFAULT_MEMORY,
+            temp_dir: None,
+            threads: 0,
+            kernel: None,
+            on_duplicate: OnDuplicate::Error,
+            control: Control::default(),
+        }
+    }
+}
+
 /// Merges tables and publishes the result at `path`, which may be that of an input: the inputs stay
 /// as they are, open, until their [`TableFile`]s are dropped.
 ///
 /// # Errors
-/// [`Error::Mismatch`] if the inputs' seeds or kinds of values differ; [`Error::DocMap`] for a doc ID
+/// [`Error::Mismatch`] if the inputs' kinds of values differ; [`Error::DocMap`] for a doc ID
 /// beyond a map; [`Error::DuplicateKey`]; [`Error::Table`]; [`Error::Io`]; [`Error::Cancelled`]. The
 /// path then has what it had before, and no temporary file is left.
 pub fn merge(
@@ -146,22 +183,25 @@ pub fn merge(
     path: impl AsRef<Path>,
     options: &MergeOptions,
 ) -> Result<Built> {
-    merge_publication(inputs, Publication::begin(path)?, options)
+    let mut publication = Publication::begin(path)?;
+    let built = merge_publication(inputs, &mut publication, options)?;
+    publication.commit()?;
+    Ok(built)
 }
 
-/// [`merge`] into a file that was begun before.
+/// [`merge`] into a file that was begun before, and that the caller publishes: alone, with its doc maps
+/// ([`Publication::commit_all`]) or with its companion.
 ///
 /// # Errors
 /// As [`merge`].
 pub fn merge_publication(
     inputs: &[MergeInput<'_>],
-    mut publication: Publication,
+    publication: &mut Publication,
     options: &MergeOptions,
 ) -> Result<Built> {
-    let path = publication.path().to_owned();
-    let built = merge_into(inputs, publication.file(), &path, options)?;
-    publication.commit()?;
-    Ok(built)
+    let path = publication.shown().to_owned();
+    let folder = publication.folder().to_owned();
+    merge_into(inputs, publication.file(), &path, Some(&folder), options)
 }
 
 /// Merges tables into `out`, front to back.
@@ -173,15 +213,17 @@ pub fn merge_to(
     out: &mut (impl std::io::Write + Send),
     options: &MergeOptions,
 ) -> Result<Built> {
-    merge_into(inputs, out, Path::new("the output"), options)
+    merge_into(inputs, out, Path::new("the output"), None, options)
 }
 
 fn merge_into(
     inputs: &[MergeInput<'_>],
     out: &mut (impl std::io::Write + Send),
     path: &Path,
+    folder: Option<&Path>,
     options: &MergeOptions,
 ) -> Result<Built> {
+    check_memory(options.memory)?;
     let first = inputs.first().map(|input| *input.table.footer());
     check_inputs(inputs)?;
     let value = match (options.value, &first) {
@@ -190,69 +232,147 @@ fn merge_into(
         }
         (value, _) => value,
     };
+    let hasher = options.hasher.or(first.map(|first| first.hasher)).unwrap_or(Hasher::new(0));
     let table = Options {
         layout: options.layout,
         value,
         filter_bits: options.filter_bits.or(first.map(|first| first.filter_bits)),
-        hasher: first.map_or(Hasher::new(0), |first| first.hasher),
+        hasher,
         partition_bits: options.partition_bits,
         packed: options.packed,
         shape: options.shape,
     };
-    let pool = pool(options.threads, 1 << pkhash_core::MAX_PARTITION_BITS)?;
+    let pool = Pool::new(options.threads, 1 << pkhash_core::MAX_PARTITION_BITS);
     let mut stats = KeyStats::default();
     for (i, input) in inputs.iter().enumerate() {
         options.control.check()?;
-        stats.merge(&pool.install(|| check_sums(input).and_then(|()| stats_of(i, input)))?);
+        check_sums(input, &pool)?;
+        stats.merge(&stats_of(i, input, &pool)?);
     }
     let plan = table.plan(&stats)?;
+    let read: Vec<AtomicU64> = inputs.iter().map(|_| AtomicU64::new(0)).collect();
+    let (streams, ahead_bytes) = streams(inputs, &plan, hasher, options.memory as u64 / 2);
+    let left = options.memory as u64 - ahead_bytes;
+    let (mut left, mut costs, mut spilled, mut collected) = (left, Costs::default(), 0, None);
+    if streams.contains(&false) {
+        let temp_dir = options.temp_dir.as_deref().or(folder);
+        let most = collected_memory(left as usize);
+        let collector = collect(inputs, &streams, most, hasher, &read, temp_dir, &options.control)?;
+        left -= most as u64;
+        (costs, spilled) = (collector.costs(&plan), collector.spilled());
+        // Sorted by input, and then among the others.
+        costs.prepared = size_of::<(usize, Entry<'_>)>() as u64;
+        collected = Some(collector.load_for(plan));
+    }
+    // Hash, key and new value.
+    let width = if plan.value().kind() == ValueKind::Integer { 8 } else { plan.value().width() };
+    costs.prepared += size_of::<(u64, &[u8])>() as u64 + u64::from(width);
     let builder = Builder {
         plan,
         on_duplicate: options.on_duplicate,
         pool: &pool,
-        window: usize::MAX,
+        window: window(&plan, &stats, costs, left, pool.threads()),
+        partition_keys: partition_keys(&plan, &stats),
+        kernel: options.kernel,
         control: &options.control,
     };
-    let read: Vec<AtomicU64> = inputs.iter().map(|_| AtomicU64::new(0)).collect();
     let ahead = inputs.iter().map(|_| VecDeque::new()).collect();
-    let mut loader = Inputs { inputs, plan, read: &read, ahead };
+    let (read, streams, pool) = (&*read, &*streams, &pool);
+    let mut loader = Inputs { inputs, plan, streams, collected, read, ahead, pool };
     let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
-    check_read(inputs, &read)?;
-    Ok(built)
+    check_read(inputs, read)?;
+    Ok(Built { spilled, ..built })
+}
+
+/// Which inputs can be read by partition of the output, and the memory that looking ahead in them takes.
+/// Those of another hash cannot; and those that would take more than `most` together had better not.
+fn streams(inputs: &[MergeInput<'_>], plan: &Plan, hasher: Hasher, most: u64) -> (Vec<bool>, u64) {
+    let mut ahead = 0u64;
+    let stream = |input: &MergeInput<'_>| {
+        let footer = input.table.footer();
+        let same = footer.hasher.seed() == hasher.seed()
+            && footer.hasher.check_value() == hasher.check_value();
+        if !same || coarser(plan, footer).is_none() {
+            return same;
+        }
+        let keys = footer.keys >> footer.partition_bits;
+        let mine = (keys + keys / 8 + 64) * size_of::<RecordPlace>() as u64;
+        if ahead + mine > most {
+            return false;
+        }
+        ahead += mine;
+        true
+    };
+    let streams = inputs.iter().map(stream).collect();
+    (streams, ahead)
+}
+
+/// Reads the inputs that do not stream, with their new values, each behind the number of the input.
+fn collect(
+    inputs: &[MergeInput<'_>],
+    streams: &[bool],
+    memory: usize,
+    hasher: Hasher,
+    read: &[AtomicU64],
+    temp_dir: Option<&Path>,
+    control: &Control,
+) -> Result<Collector> {
+    // All inputs have values of one width, but for integers.
+    let value = inputs.first().map_or(ValueFormat::narrowest(0), |i| i.table.footer().value);
+    let width = if value.kind() == ValueKind::Integer { 8 } else { value.width().into() };
+    let mut collector = Collector::new(memory, NUMBER + width);
+    for (i, input) in inputs.iter().enumerate().filter(|(i, _)| !streams[*i]) {
+        let table = input.table.table();
+        let number = u32::try_from(i).unwrap_or(u32::MAX).to_le_bytes();
+        let mut value = [0; NUMBER + 64];
+        value[..NUMBER].copy_from_slice(&number);
+        for p in 0..table.footer().partitions() {
+            control.check()?;
+            for record in table.iter_partition(p) {
+                let (key, old) = record.map_err(Error::table(input.table.name()))?;
+                read[i].fetch_add(1, Ordering::Relaxed);
+                let mut new = [0; 64];
+                if map_value(i, input, old.as_bytes(), &mut new)?.is_some() {
+                    value[NUMBER..NUMBER + width].copy_from_slice(&new[..width]);
+                    let value = &value[..NUMBER + width];
+                    let encoded = Encoded { hash: hasher.hash(key), value, key };
+                    collector.push(&encoded, temp_dir, control)?;
+                }
+            }
+        }
+    }
+    Ok(collector)
+}
+
+/// Bytes of an input's number.
+const NUMBER: usize = 4;
+
+/// One partition of an input is read for 2^this many of the output; `None`: none, since each range of hashes
+/// can be read by itself.
+fn coarser(plan: &Plan, footer: &Footer) -> Option<u32> {
+    let bits = plan.partition_bits().checked_sub(footer.partition_bits)?;
+    (footer.layout == Layout::Perfect && bits > 0).then_some(bits.into())
 }
 
 /// What all inputs must share with the first one.
 fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
-    // The check value differs with the hash function, too.
-    type Fact = (&'static str, fn(&Footer) -> u64);
-    const SHARED: [Fact; 3] = [
-        ("seed", |footer| footer.hasher.seed()),
-        ("hash", |footer| footer.hasher.check_value()),
-        ("value width", |footer| match footer.value.kind() {
-            // Integers are widened as needed.
-            ValueKind::Integer => 8,
-            _ => 0x100 + u64::from(footer.value.width()),
-        }),
-    ];
     let Some((first, others)) = inputs.split_first() else { return Ok(()) };
+    let first = first.table.footer().value;
     for (i, other) in others.iter().enumerate() {
-        for (what, fact) in SHARED {
-            let (expected, found) = (fact(first.table.footer()), fact(other.table.footer()));
-            if expected != found {
-                return Err(Error::Mismatch { what, input: i + 1, expected, found });
-            }
+        let other = other.table.footer().value;
+        // Integers are widened as needed.
+        let integers = [first, other].map(|value| value.kind() == ValueKind::Integer);
+        if integers != [true, true] && first != other {
+            return Err(Error::Values { input: i + 1, expected: first, found: other });
         }
     }
     for (input, merge) in inputs.iter().enumerate() {
         let width = merge.table.footer().value.width();
-        if merge.docs != DocMap::Keep
-            && merge.table.footer().value.kind() != ValueKind::Integer
-            && width < 4
-        {
+        if merge.docs != DocMap::Keep && !merge.table.footer().value.has_doc_ids() {
             return Err(Error::Mismatch {
                 what: "width of values that a doc map needs",
                 input,
-                expected: 4,
+                expected: 1,
                 found: width.into(),
             });
         }
@@ -263,12 +383,10 @@ fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
 /// A merge gives every byte a new checksum, so it must not take damaged ones: they would pass for good
 /// ever after. Reading an input once more costs little beside merging it, and what follows finds it in
 /// memory.
-fn check_sums(input: &MergeInput<'_>) -> Result<()> {
+fn check_sums(input: &MergeInput<'_>, pool: &Pool) -> Result<()> {
     let table = input.table.table();
-    (0..table.footer().partitions())
-        .into_par_iter()
-        .try_for_each(|p| table.verify_checksums(p))
-        .map_err(Error::table(input.table.name()))
+    let check = |p| table.verify_checksums(p).map_err(Error::table(input.table.name()));
+    pool.try_map(table.footer().partitions(), check).map(|_| ())
 }
 
 /// A table with good checksums that was written wrongly: a misplaced key ends a range too early, or is
@@ -291,7 +409,7 @@ fn check_read(inputs: &[MergeInput<'_>], read: &[AtomicU64]) -> Result<()> {
 
 /// What an input adds: from its footer, unless docs are deleted or renumbered at will. Then its values
 /// are read once, so that the merged table is the same as one built from the keys that are left.
-fn stats_of(i: usize, input: &MergeInput<'_>) -> Result<KeyStats> {
+fn stats_of(i: usize, input: &MergeInput<'_>, pool: &Pool) -> Result<KeyStats> {
     let table = input.table.table();
     let footer = table.footer();
     let mut stats = KeyStats::of(footer);
@@ -308,20 +426,18 @@ fn stats_of(i: usize, input: &MergeInput<'_>) -> Result<KeyStats> {
             }
         }
         DocMap::Map(_) => {
-            let parts: Vec<KeyStats> = (0..footer.partitions())
-                .into_par_iter()
-                .map(|p| {
-                    let mut stats = KeyStats::default();
-                    for record in table.iter_partition(p) {
-                        let (key, value) = record.map_err(Error::table(input.table.name()))?;
-                        let mut mapped = [0; 64];
-                        if let Some(width) = map_value(i, input, value.as_bytes(), &mut mapped)? {
-                            stats.add(key, if width <= 8 { &mapped[..width] } else { &[] });
-                        }
+            let part = |p| {
+                let mut stats = KeyStats::default();
+                for record in table.iter_partition(p) {
+                    let (key, value) = record.map_err(Error::table(input.table.name()))?;
+                    let mut mapped = [0; 64];
+                    if let Some(width) = map_value(i, input, value.as_bytes(), &mut mapped)? {
+                        stats.add(key, if width <= 8 { &mapped[..width] } else { &[] });
                     }
-                    Ok(stats)
-                })
-                .collect::<Result<_>>()?;
+                }
+                Ok(stats)
+            };
+            let parts = pool.try_map(footer.partitions(), part)?;
             stats = KeyStats::default();
             for part in parts {
                 stats.merge(&part);
@@ -343,42 +459,38 @@ fn map_value(
     bytes: &[u8],
     out: &mut [u8; 64],
 ) -> Result<Option<usize>> {
-    let integer = input.table.footer().value.kind() == ValueKind::Integer;
+    let value = input.table.footer().value;
+    let integer = value.kind() == ValueKind::Integer;
     out[..bytes.len()].copy_from_slice(bytes);
     let width = if integer { 8 } else { bytes.len() };
     out[bytes.len()..width.max(bytes.len())].fill(0);
-    // An integer, or the first 4 bytes of an opaque value: `check_inputs` saw to it.
-    let id_width = if integer { 8 } else { 4 };
-    let read = |out: &[u8; 64]| {
-        let mut wide = [0; 8];
-        wide[..id_width].copy_from_slice(&out[..id_width]);
-        u64::from_le_bytes(wide)
+    // `check_inputs` saw to it that there is a doc ID if it is needed. Integers are widened as needed.
+    let (id_width, most) = match (integer, value.doc_id_width()) {
+        (true, _) => (8, u64::MAX),
+        (false, width) => (usize::from(width), value.max_doc_id()),
     };
-    let (doc, new) = match &input.docs {
+    let mut wide = [0; 8];
+    wide[..id_width].copy_from_slice(&out[..id_width]);
+    let doc = u64::from_le_bytes(wide);
+    let (new, expected) = match &input.docs {
         DocMap::Keep => return Ok(Some(width)),
-        DocMap::Offset(base) => {
-            let doc = read(out);
-            (doc, doc.checked_add(*base))
-        }
+        DocMap::Offset(base) => (doc.checked_add(*base), most.saturating_sub(*base)),
         DocMap::Map(map) => {
-            let doc = read(out);
             let new = usize::try_from(doc).ok().and_then(|doc| map.get(doc));
             if new == Some(&DELETED) {
                 return Ok(None);
             }
-            (doc, new.map(|new| u64::from(*new)))
+            (new.map(|new| u64::from(*new)), map.len() as u64)
         }
     };
-    let error = || Error::DocMap {
-        input: i,
-        found: doc,
-        expected: match &input.docs {
-            DocMap::Map(map) => map.len() as u64,
-            DocMap::Offset(base) if integer => u64::MAX - base,
-            _ => u64::from(u32::MAX),
-        },
+    let new = match new {
+        Some(new) if new <= most => new,
+        Some(new) if matches!(input.docs, DocMap::Map(_)) => {
+            let what = "new doc ID";
+            return Err(Error::Mismatch { what, input: i, expected: most, found: new });
+        }
+        _ => return Err(Error::DocMap { input: i, found: doc, expected }),
     };
-    let new = new.filter(|new| integer || u32::try_from(*new).is_ok()).ok_or_else(error)?;
     out[..id_width].copy_from_slice(&new.to_le_bytes()[..id_width]);
     Ok(Some(width))
 }
@@ -392,21 +504,18 @@ fn map_value(
 struct Inputs<'m, 'a> {
     inputs: &'m [MergeInput<'a>],
     plan: Plan,
+    /// For each input, whether it is read by partition of the output.
+    streams: &'m [bool],
+    /// The records of those that are not.
+    collected: Option<Collected>,
     /// For each input, how many records were read, deleted ones included.
     read: &'m [AtomicU64],
     /// For each input, what it holds of the next partitions of the output, if that was looked for.
     ahead: Vec<VecDeque<Vec<RecordPlace>>>,
+    pool: &'m Pool,
 }
 
 impl Inputs<'_, '_> {
-    /// One partition of this input is read for 2^this many of the output; `None`: none, since each range of
-    /// hashes can be read by itself.
-    fn coarser(&self, input: &MergeInput<'_>) -> Option<u32> {
-        let footer = input.table.footer();
-        let bits = self.plan.partition_bits().checked_sub(footer.partition_bits)?;
-        (footer.layout == Layout::Perfect && bits > 0).then_some(bits.into())
-    }
-
     /// Where the records lie that input `i` has of each of the 2^`bits` partitions of the output from the
     /// `p`-th on.
     fn look_ahead(&self, i: usize, p: u32, bits: u32) -> Result<VecDeque<Vec<RecordPlace>>> {
@@ -416,14 +525,15 @@ impl Inputs<'_, '_> {
         let each = keys >> bits;
         // They differ by some per cent. A few keys are not worth room for each of many partitions.
         let room = if each < 64 { 0 } else { each + each / 16 + 64 };
-        let mut places: Vec<_> = (0..1 << bits).map(|_| Vec::with_capacity(room)).collect();
+        let mut places: Vec<_> = (0..1 << bits).map(|_| Vec::new()).collect();
+        places.iter_mut().try_for_each(|places| reserve(places, room))?;
         let (first, last) = hashes(p >> bits, u32::from(self.plan.partition_bits()) - bits);
         let mut read = 0;
         for record in table.range(first, last) {
             let (hash, key, _) = record.map_err(Error::table(file.name()))?;
             read += 1;
             let place = table.place_of(key).map_err(Error::table(file.name()))?;
-            places[self.plan.partition_of(hash) as usize % (1 << bits)].push(place);
+            push(&mut places[self.plan.partition_of(hash) as usize % (1 << bits)], place)?;
         }
         self.read[i].fetch_add(read, Ordering::Relaxed);
         Ok(places.into())
@@ -438,21 +548,22 @@ impl<'m> Loader for Inputs<'m, '_> {
     type Part = MergedPart<'m>;
 
     fn load(&mut self, p: u32) -> Result<MergedPart<'m>> {
-        let coarser: Vec<Option<u32>> = self.inputs.iter().map(|i| self.coarser(i)).collect();
-        let ahead = coarser
-            .par_iter()
-            .enumerate()
-            .map(|(i, bits)| match bits {
-                Some(bits) if self.ahead[i].is_empty() => self.look_ahead(i, p, *bits),
-                _ => Ok(VecDeque::new()),
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let look = |i: usize| match coarser(&self.plan, self.inputs[i].table.footer()) {
+            Some(bits) if self.streams[i] && self.ahead[i].is_empty() => {
+                self.look_ahead(i, p, bits)
+            }
+            _ => Ok(VecDeque::new()),
+        };
+        let ahead = self.pool.map((0..self.inputs.len()).collect(), look);
+        let ahead = ahead.into_iter().collect::<Result<Vec<_>>>()?;
         let places = self.ahead.iter_mut().zip(ahead).map(|(ahead, more)| {
             ahead.extend(more);
             ahead.pop_front()
         });
         Ok(MergedPart {
             places: places.collect(),
+            streams: self.streams,
+            collected: self.collected.as_mut().map(|collected| collected.load(p)).transpose()?,
             inputs: self.inputs,
             read: self.read,
             range: hashes(p, self.plan.partition_bits().into()),
@@ -490,7 +601,11 @@ impl<'m> Piece<'m> {
     ) -> Result<()> {
         let mut new = [0; 64];
         if let Some(width) = map_value(i, input, value, &mut new)? {
-            self.keys.push((hash, key));
+            push(&mut self.keys, (hash, key))?;
+            if self.values.capacity() - self.values.len() < width {
+                let more = (self.values.len() / 4).max(width);
+                reserve(&mut self.values, more)?;
+            }
             self.values.extend_from_slice(&new[..width]);
             self.value_width = width;
         }
@@ -503,6 +618,8 @@ struct MergedPart<'m> {
     inputs: &'m [MergeInput<'m>],
     /// For each input, where its records lie, if that is known.
     places: Vec<Option<Vec<RecordPlace>>>,
+    streams: &'m [bool],
+    collected: Option<CollectedPart>,
     read: &'m [AtomicU64],
     range: (u64, u64),
     /// One for each input, in their order.
@@ -516,7 +633,9 @@ impl Part for MergedPart<'_> {
             let mut piece = Piece::default();
             if let Some(places) = places.take() {
                 let hasher = table.footer().hasher;
-                piece.keys.reserve_exact(places.len());
+                reserve(&mut piece.keys, places.len())?;
+                let width = table.footer().value.width().max(8);
+                reserve(&mut piece.values, places.len() * usize::from(width))?;
                 for (n, place) in places.iter().enumerate() {
                     if let Some(ahead) = places.get(n + RECORDS_AHEAD) {
                         pkhash_simd::prefetch(table.as_bytes(), ahead.offset());
@@ -532,7 +651,7 @@ impl Part for MergedPart<'_> {
                     })?;
                     piece.push(i, input, hasher.hash(key), key, value.as_bytes())?;
                 }
-            } else {
+            } else if self.streams[i] {
                 let mut read = 0;
                 for record in table.range(self.range.0, self.range.1) {
                     let (hash, key, value) = record.map_err(Error::table(input.table.name()))?;
@@ -546,13 +665,35 @@ impl Part for MergedPart<'_> {
         Ok(())
     }
 
-    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) {
-        for Piece { keys, values, value_width } in &self.pieces {
-            entries.extend(keys.iter().enumerate().map(|(i, &(hash, key))| Entry {
-                hash,
-                key,
-                value: &values[i * value_width..(i + 1) * value_width],
-            }));
+    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) -> Result<()> {
+        // Those of one key in the order of the inputs. Of one input, they are in order already.
+        let mut others: Vec<(usize, Entry<'p>)> = Vec::new();
+        if let Some(collected) = &self.collected {
+            let mut count = 0;
+            collected.each(|_| {
+                count += 1;
+                Ok(())
+            })?;
+            reserve(&mut others, count)?;
+            collected.each(|entry| {
+                let (number, value) = entry.value.split_first_chunk().unwrap_or((&[0; 4], &[]));
+                others.push((u32::from_le_bytes(*number) as usize, Entry { value, ..entry }));
+                Ok(())
+            })?;
+            // By key, too, since this sort needs no memory: one of an input comes after another of it
+            // only if their keys differ.
+            others.sort_unstable_by_key(|(input, entry)| (*input, entry.hash));
         }
+        let mut others = others.into_iter().peekable();
+        for (i, Piece { keys, values, value_width }) in self.pieces.iter().enumerate() {
+            for (k, &(hash, key)) in keys.iter().enumerate() {
+                let value = &values[k * value_width..(k + 1) * value_width];
+                push(entries, Entry { hash, key, value })?;
+            }
+            while let Some((_, entry)) = others.next_if(|(input, _)| *input == i) {
+                push(entries, entry)?;
+            }
+        }
+        Ok(())
     }
 }

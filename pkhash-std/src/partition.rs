@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 
 use pkhash_core::build::{self, Assembler, Entry, Plan, Written};
 use pkhash_core::{Footer, format};
-use rayon::prelude::*;
+use pkhash_simd::Kernel;
 
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
 use crate::set::{check_width, version_of};
+use crate::threads::{Pool, reserve};
 
 /// What to do with a key that occurs more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,8 @@ pub struct Built {
     pub evictions: u64,
     /// Perfect tables: keys that have the hash of another key and so no slot of their own.
     pub exceptions: u64,
+    /// Threads that were asked for and could not be started: the others did their work.
+    pub missing_threads: usize,
 }
 
 /// Where the partitions of a table come from.
@@ -110,7 +113,7 @@ pub(crate) trait Part: Send + Sync {
     fn prepare(&mut self) -> Result<()>;
 
     /// Adds all entries to `entries`. Those of one key come in the order in which they were given.
-    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>);
+    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) -> Result<()>;
 }
 
 /// A partition that was built: its bytes, which may be followed by others, and how many entries were
@@ -119,19 +122,6 @@ struct Done {
     bytes: Vec<u8>,
     written: Written,
     duplicates: u64,
-}
-
-/// A pool of so many threads, 0: one for each core, for so many partitions.
-pub(crate) fn pool(threads: usize, partitions: u32) -> Result<rayon::ThreadPool> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if threads == 0 { cores } else { threads };
-    // No more than can have work, one of them for reading and writing; nor many more than there are
-    // cores: idle threads look for work, and a thousand of them on two cores take seconds.
-    let most = (partitions as usize + 1).min(8 * cores);
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.min(most))
-        .build()
-        .map_err(|error| Error::Threads { source: std::io::Error::other(error) })
 }
 
 /// Memory that one partition after the other uses. Allocated anew for each, a fifth of the time to build a
@@ -162,9 +152,6 @@ fn give_back<T>(spare: &Mutex<Vec<T>>, buffer: T) {
     }
 }
 
-/// What an error calls the buffer for a partition.
-const OUT: &str = "buffer for a partition";
-
 /// The same memory for entries of other keys. (`collect` keeps the allocation of an iterator over a
 /// vector; if it did not, that would cost an allocation.)
 fn recycle<'b>(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'b>> {
@@ -184,9 +171,12 @@ fn write_out<W: Write>(done: Done, out: &mut BlockWriter<W>, spare: &Spare) -> s
 pub(crate) struct Builder<'c> {
     pub(crate) plan: Plan,
     pub(crate) on_duplicate: OnDuplicate,
-    pub(crate) pool: &'c rayon::ThreadPool,
-    /// The most partitions that may be held at once, given the caller's memory.
-    pub(crate) window: usize,
+    pub(crate) pool: &'c Pool,
+    /// Partitions that are built at a time: see [`window`](crate::threads::window).
+    pub(crate) window: u32,
+    /// About how many keys a partition has.
+    pub(crate) partition_keys: usize,
+    pub(crate) kernel: Option<Kernel>,
     pub(crate) control: &'c Control,
 }
 
@@ -201,44 +191,35 @@ impl Builder<'_> {
         if self.on_duplicate == OnDuplicate::HighestVersion {
             check_width(self.plan.value())?;
         }
-        let pool = self.pool;
+        let (pool, window) = (self.pool, self.window);
         let spare = &Spare::default();
-        // Some for each thread, so that none waits long for the others; one alone has them in its cache.
-        let window = match pool.current_num_threads() {
-            0 | 1 => 1,
-            threads => (4 * threads).min(self.window).max(1) as u32,
-        };
-        let mut out = BlockWriter::new(out);
+        let kernel = self.kernel.unwrap_or_else(Kernel::detect);
+        let mut out = BlockWriter::new(out)?;
         let mut directory = vec![0; self.plan.directory_len()];
         let mut assembler = Assembler::new(&self.plan, &mut directory)?;
         out.write_all(&format::head()).map_err(&io_error)?;
 
         let partitions = self.plan.partitions();
         let (mut duplicates, mut evictions, mut exceptions) = (0, 0, 0);
-        let mut loaded = pool.install(|| {
-            (0..window.min(partitions)).map(|p| loader.load(p)).collect::<Result<_>>()
-        })?;
+        let mut loaded: Vec<L::Part> =
+            (0..window.min(partitions)).map(|p| loader.load(p)).collect::<Result<_>>()?;
         let mut done: Vec<Done> = Vec::new();
         for first in (0..partitions).step_by(window as usize) {
             self.control.check()?;
             let next = (first + window).min(partitions)..(first + 2 * window).min(partitions);
-            let (written, built) = pool.install(|| {
-                rayon::join(
-                    || {
-                        for done in done.drain(..) {
-                            write_out(done, &mut out, spare).map_err(&io_error)?;
-                        }
-                        next.map(|p| loader.load(p)).collect::<Result<Vec<_>>>()
-                    },
-                    || {
-                        std::mem::take::<Vec<L::Part>>(&mut loaded)
-                            .into_par_iter()
-                            .enumerate()
-                            .map(|(i, part)| self.build(first + i as u32, part, spare))
-                            .collect::<Vec<Result<Done>>>()
-                    },
-                )
-            });
+            let parts = std::mem::take(&mut loaded);
+            let (written, built) = pool.join(
+                || {
+                    for done in done.drain(..) {
+                        write_out(done, &mut out, spare).map_err(&io_error)?;
+                    }
+                    next.map(|p| loader.load(p)).collect::<Result<Vec<_>>>()
+                },
+                || {
+                    let parts = (first..).zip(parts).collect();
+                    pool.map(parts, |(p, part)| self.build(p, part, kernel, spare))
+                },
+            );
             // A fault of the keys before one of the disk, and the first of several: which error is
             // reported depends on no race.
             for built in built {
@@ -259,40 +240,40 @@ impl Builder<'_> {
         out.write_all(directory).map_err(&io_error)?;
         out.write_all(&tail).map_err(&io_error)?;
         out.finish().map_err(&io_error)?;
-        Ok(Built { footer, duplicates, spilled: 0, evictions, exceptions })
+        let missing_threads = pool.missing;
+        Ok(Built { footer, duplicates, spilled: 0, evictions, exceptions, missing_threads })
     }
 
-    fn build<P: Part>(&self, p: u32, mut part: P, spare: &Spare) -> Result<Done> {
+    fn build<P: Part>(&self, p: u32, mut part: P, kernel: Kernel, spare: &Spare) -> Result<Done> {
         part.prepare()?;
         let mut buffers = take(&spare.buffers);
         let mut entries = recycle(std::mem::take(&mut buffers.entries));
-        part.entries(&mut entries);
+        reserve(&mut entries, self.partition_keys)?;
+        part.entries(&mut entries)?;
         let given = entries.len();
         if !P::SORTED {
             let mut unsorted = recycle(std::mem::take(&mut buffers.unsorted));
+            reserve(&mut unsorted, given)?;
             unsorted.resize(given, Entry::default());
             build::sort(&mut entries, &mut unsorted)?;
             buffers.unsorted = recycle(unsorted);
         }
         self.drop_duplicates(&mut entries)?;
         let words = self.plan.scratch_len(entries.len());
-        if buffers.words.len() < words {
+        if let Some(more) = words.checked_sub(buffers.words.len()) {
+            reserve(&mut buffers.words, more)?;
             buffers.words.resize(words, 0);
         }
         let mut bytes = take(&spare.outputs);
-        let (kernel, words) = (pkhash_simd::Kernel::detect(), &mut buffers.words);
+        let words = &mut buffers.words;
         let mut write =
             |out: &mut Vec<u8>| kernel.write_partition(&self.plan, p, &entries, words, out);
         let written = match write(&mut bytes) {
             // The last partition's buffer is often long enough; if not, this says what is.
-            Err(pkhash_core::Error::BufferTooSmall { what: OUT, expected, .. }) => {
-                let more = expected - bytes.len();
-                bytes.try_reserve_exact(more).map_err(|_| pkhash_core::Error::TooLarge {
-                    what: "bytes for this machine's memory",
-                    expected: isize::MAX as u64,
-                    found: expected as u64,
-                })?;
-                bytes.resize(expected, 0);
+            Err(pkhash_core::Error::PartitionBuffer { needed, .. }) => {
+                let more = needed.saturating_sub(bytes.len());
+                reserve(&mut bytes, more)?;
+                bytes.resize(needed, 0);
                 write(&mut bytes)?
             }
             written => written?,

@@ -9,11 +9,11 @@ use std::path::Path;
 
 use pkhash_core::ValueKind;
 use pkhash_core::build::{Entry, KeyStats, Plan, sort_by};
-use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::file::Publication;
-use crate::partition::{Builder, Built, Loader, Part, pool};
+use crate::partition::{Builder, Built, Loader, Part};
+use crate::publish::Publication;
+use crate::threads::{Costs, Pool, partition_keys, reserve, window};
 use crate::writer::WriterOptions;
 
 /// Keys that are hashed and split by one thread at a time: their hashes stay in its cache.
@@ -26,8 +26,8 @@ type Numbered = (u64, usize);
 /// may be asked for more than once and must be the same each time; of
 /// a key that occurs again, the values come in the order of the numbers.
 ///
-/// Of the options, memory and folder for temporary files do not matter: beside the keys, 16 bytes are
-/// taken for each, and what the partitions need that are being built.
+/// Of the options, the folder for temporary files does not matter, since nothing is spilled. The memory is that
+/// of the partitions that are being built; beside it and the keys, 16 bytes are taken for each key.
 ///
 /// ```
 /// use pkhash_std::{TableFile, WriterOptions, build_slice};
@@ -51,7 +51,7 @@ pub fn build_slice<K: AsRef<[u8]> + Sync, const V: usize>(
     options: &WriterOptions,
 ) -> Result<Built> {
     let mut publication = Publication::begin(path)?;
-    let path = publication.path().to_owned();
+    let path = publication.shown().to_owned();
     let built = build_into(keys, &value, publication.file(), &path, options)?;
     publication.commit()?;
     Ok(built)
@@ -79,47 +79,51 @@ fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: us
 ) -> Result<Built> {
     let table = &options.table;
     let partitions = (keys.len() / CHUNK).try_into().unwrap_or(u32::MAX);
-    let pool = &pool(options.threads, partitions)?;
+    let pool = &Pool::new(options.threads, partitions);
     let integers = match table.value {
         pkhash_core::build::ValueChoice::Fixed(value) => value.kind() == ValueKind::Integer,
         pkhash_core::build::ValueChoice::Auto => true,
     };
-    let mut numbered: Vec<Numbered> = vec![(0, 0); keys.len()];
-    let stats = pool.install(|| {
-        let chunks = numbered.par_chunks_mut(CHUNK).zip(keys.par_chunks(CHUNK)).enumerate();
-        let count = |(c, (numbered, keys)): (usize, (&mut [Numbered], &[K]))| {
-            let mut stats = KeyStats::default();
-            for (i, (numbered, key)) in numbered.iter_mut().zip(keys).enumerate() {
-                let (key, number) = (key.as_ref(), c * CHUNK + i);
-                *numbered = (table.hasher.hash(key), number);
-                let value = value(number);
-                stats.add(key, if integers { &value } else { &[] });
-            }
-            stats
-        };
-        chunks.map(count).reduce(KeyStats::default, |mut a, b| {
-            a.merge(&b);
-            a
-        })
-    });
+    let mut numbered: Vec<Numbered> = Vec::new();
+    reserve(&mut numbered, keys.len())?;
+    numbered.resize(keys.len(), (0, 0));
+    let count = |(c, (numbered, keys)): (usize, (&mut [Numbered], &[K]))| {
+        let mut stats = KeyStats::default();
+        for (i, (numbered, key)) in numbered.iter_mut().zip(keys).enumerate() {
+            let (key, number) = (key.as_ref(), c * CHUNK + i);
+            *numbered = (table.hasher.hash(key), number);
+            let value = value(number);
+            stats.add(key, if integers { &value } else { &[] });
+        }
+        stats
+    };
+    let chunks = numbered.chunks_mut(CHUNK).zip(keys.chunks(CHUNK)).enumerate().collect();
+    let mut stats = KeyStats::default();
+    for part in pool.map(chunks, count) {
+        stats.merge(&part);
+    }
     options.control.check()?;
     let plan = table.plan(&stats)?;
     // Each chunk by partition, and where the partitions begin in it.
     let starts: Vec<Vec<u32>> =
-        pool.install(|| numbered.par_chunks_mut(CHUNK).map(|chunk| split(chunk, &plan)).collect());
+        pool.map(numbered.chunks_mut(CHUNK).collect(), |chunk| split(chunk, &plan));
+    // Hashes and numbers, twice while they are sorted, and values.
+    let costs = Costs { prepared: (2 * size_of::<Numbered>() + V) as u64, ..Costs::default() };
     let builder = Builder {
         plan,
         on_duplicate: options.on_duplicate,
         pool,
-        window: usize::MAX,
+        window: window(&plan, &stats, costs, options.memory as u64, pool.threads()),
+        partition_keys: partition_keys(&plan, &stats),
+        kernel: options.kernel,
         control: &options.control,
     };
     let mut loader = Slices { keys, value, numbered: &numbered, starts: &starts };
     builder.write(&mut loader, out, |source| Error::io("write", path)(source))
 }
 
-/// Sorts a chunk by partition, and keeps the order within each. Returns where each partition begins, and
-/// where the last one ends.
+/// Sorts a chunk by partition, in place. Returns where each partition begins, and where the last one
+/// ends.
 fn split(chunk: &mut [Numbered], plan: &Plan) -> Vec<u32> {
     let mut starts = vec![0u32; plan.partitions() as usize + 1];
     for (hash, _) in &*chunk {
@@ -129,11 +133,13 @@ fn split(chunk: &mut [Numbered], plan: &Plan) -> Vec<u32> {
         starts[p] += starts[p - 1];
     }
     let mut next = starts.clone();
-    let before = chunk.to_vec();
-    for numbered in before {
-        let at = &mut next[plan.partition_of(numbered.0) as usize];
-        chunk[*at as usize] = numbered;
-        *at += 1;
+    for p in 0..next.len() - 1 {
+        while next[p] < starts[p + 1] {
+            let at = next[p] as usize;
+            let mine = &mut next[plan.partition_of(chunk[at].0) as usize];
+            chunk.swap(at, *mine as usize);
+            *mine += 1;
+        }
     }
     starts
 }
@@ -182,25 +188,34 @@ impl<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: usize> Part
     const SORTED: bool = true;
 
     fn prepare(&mut self) -> Result<()> {
-        for (chunk, starts) in self.numbered.chunks(CHUNK).zip(self.starts) {
-            let range: Range<usize> =
-                starts[self.partition] as usize..starts[self.partition + 1] as usize;
+        let ranges = self.starts.iter().map(|starts| -> Range<usize> {
+            starts[self.partition] as usize..starts[self.partition + 1] as usize
+        });
+        let keys = ranges.clone().map(|range| range.len()).sum();
+        let mut spare = Vec::new();
+        reserve(&mut self.mine, keys)?;
+        reserve(&mut self.values, keys)?;
+        reserve(&mut spare, keys)?;
+        for (chunk, range) in self.numbered.chunks(CHUNK).zip(ranges) {
             self.mine.extend_from_slice(&chunk[range]);
         }
-        let mut spare = vec![(0, 0); self.mine.len()];
+        spare.resize(keys, (0, 0));
         let key = |i: usize| self.keys[i].as_ref();
-        // Stable, so that the numbers of one key stay in order.
-        sort_by(&mut self.mine, &mut spare, |(hash, _)| *hash, |a, b| key(a.1).cmp(key(b.1)))?;
-        self.values = self.mine.iter().map(|(_, i)| (self.value)(*i)).collect();
+        // The numbers of one key in order: splitting did not keep it.
+        let less = |a: &Numbered, b: &Numbered| key(a.1).cmp(key(b.1)).then(a.1.cmp(&b.1));
+        sort_by(&mut self.mine, &mut spare, |(hash, _)| *hash, less)?;
+        self.values.extend(self.mine.iter().map(|(_, i)| (self.value)(*i)));
         Ok(())
     }
 
-    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) {
+    fn entries<'p>(&'p self, entries: &mut Vec<Entry<'p>>) -> Result<()> {
         let mine = self.mine.iter().zip(&self.values);
+        reserve(entries, mine.len())?;
         entries.extend(mine.map(|(&(hash, i), value)| Entry {
             hash,
             key: self.keys[i].as_ref(),
             value,
         }));
+        Ok(())
     }
 }

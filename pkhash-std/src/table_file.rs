@@ -88,7 +88,7 @@ impl OpenOptions {
     /// # Errors
     /// [`Error::Table`] if the bytes are not a table.
     pub fn from_bytes(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Result<TableFile> {
-        self.table(Storage::shared(bytes), None)
+        self.table(Storage::of(bytes), None)
     }
 
     /// A table of what was read or mapped.
@@ -187,6 +187,12 @@ impl TableFile {
         if !self.has_path {
             self.name = name.into();
         }
+        self
+    }
+
+    /// The same table at the path that it will have.
+    pub(crate) fn moved_to(mut self, path: &Path) -> Self {
+        path.clone_into(&mut self.name);
         self
     }
 

@@ -239,11 +239,12 @@ fn temporary_len(folder: &Path) -> Option<u64> {
     fs::metadata(folder.join(name)).ok().map(|meta| meta.len())
 }
 
-const SIGNALS: [&str; 3] = ["INT", "TERM", "HUP"];
+/// And the exit codes, at whatever moment they come.
+const SIGNALS: [(&str, i32); 3] = [("INT", 130), ("TERM", 143), ("HUP", 129)];
 
 #[test]
 fn a_signal_while_waiting_for_input() {
-    for name in SIGNALS {
+    for (name, code) in SIGNALS {
         for csv in [false, true] {
             let folder = Folder::new();
             folder.write("out.pkh", "old");
@@ -265,7 +266,7 @@ fn a_signal_while_waiting_for_input() {
             signal(&child, name);
             // The input stays open: nothing but the signal ends the command.
             let status = child.wait().unwrap();
-            assert!(!status.success(), "{name}: {status}");
+            assert_eq!(status.code(), Some(code), "{name}");
             assert_eq!(folder.names(), ["out.pkh"], "{name}");
             assert_eq!(folder.read("out.pkh"), b"old", "{name}");
             drop(stdin);
@@ -281,7 +282,7 @@ fn a_signal_while_building_and_while_merging() {
     folder.write("out.pkh", "old");
     let files = folder.names();
     let many = ["--partition-bits", "9", "--threads", "1"];
-    for (name, args) in SIGNALS.into_iter().zip([
+    for ((name, code), args) in SIGNALS.into_iter().zip([
         &["build", "list", "-o", "out.pkh"][..],
         &["merge", "whole.pkh", "-o", "out.pkh"],
         &["build", "-", "-o", "out.pkh"],
@@ -301,10 +302,176 @@ fn a_signal_while_building_and_while_merging() {
         let mut err = String::new();
         child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         let status = child.wait().unwrap();
-        assert_eq!(status.code(), Some(2), "{name}: {status}: {err}");
+        assert_eq!(status.code(), Some(code), "{name}: {status}: {err}");
         assert!(err.contains("cancelled"), "{name}: {err}");
         assert_eq!(folder.names(), files, "{name}");
         assert_eq!(folder.read("out.pkh"), b"old", "{name}");
+    }
+}
+
+/// At moments that nobody chose, of a command with everything that it could leave behind: the exit code is that of the
+/// signal unless the command had come to its end, and no temporary file is left.
+#[test]
+fn a_signal_at_any_moment() {
+    let folder = Folder::new();
+    folder.write("list", list(13, 3000));
+    run(&mut command(folder.root(), ["build", "list", "-o", "in.pkh", "--ordered"])).expect(0);
+    let merge =
+        ["merge", "in.pkh", "-o", "out.pkh", "--ordered", "--offset", "--write-doc-map", "map"];
+    let build = ["build", "list", "-o", "out.pkh", "--ordered"];
+    let mut rng = Rng(14);
+    let (mut ended, mut whole) = (0, Duration::ZERO);
+    for round in 0..32u32 {
+        for name in ["out.pkh", "out.pkh.fst", "map"] {
+            let _ = fs::remove_file(folder.path(name));
+        }
+        let args = if round % 2 == 0 { &build[..] } else { &merge };
+        let began = std::time::Instant::now();
+        let mut child = command(folder.root(), args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (name, code) = SIGNALS[(round / 2) as usize % 3];
+        if round < 2 {
+            assert!(child.wait().unwrap().success());
+            whole = whole.max(began.elapsed());
+            continue;
+        }
+        // Handled from when the first temporary file is there.
+        wait_until("a beginning", || {
+            temporary_len(folder.root()).is_some() || child.try_wait().unwrap().is_some()
+        });
+        std::thread::sleep(whole.mul_f64(rng.below(1000) as f64 / 1000.0));
+        if child.try_wait().unwrap().is_some() {
+            continue;
+        }
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {}
+            found => {
+                assert_eq!(found, Some(code), "{name}: {err}");
+                ended += 1;
+            }
+        }
+        let left = folder.names();
+        assert!(left.iter().all(|name| !name.starts_with('.')), "{name}: {left:?}");
+        // The table has its maps, and its companion.
+        if left.contains(&"out.pkh".to_owned()) {
+            run(&mut command(folder.root(), ["verify", "out.pkh"])).expect(0);
+            assert!(left.contains(&"out.pkh.fst".to_owned()));
+            assert!(round % 2 == 0 || left.contains(&"map".to_owned()));
+        }
+    }
+    assert!(ended > 5, "only {ended} were ended by their signal");
+}
+
+/// As by `nohup`: what is ignored stays so.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_is_ignored() {
+    let folder = Folder::new();
+    let script = "trap '' HUP; exec \"$@\"";
+    let mut child = Command::new("sh")
+        .current_dir(folder.root())
+        .args(["-c", script, "sh", PKHASH, "build", "-", "-o", "t.pkh"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("a temporary file", || temporary_len(folder.root()).is_some());
+    signal(&child, "HUP");
+    std::thread::sleep(Duration::from_millis(50));
+    child.stdin.take().unwrap().write_all(b"a\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    TableFile::open(folder.path("t.pkh")).unwrap().verify().unwrap();
+}
+
+/// Closed when the command began, and not only full or without a reader: what would be written is lost.
+#[test]
+fn standard_output_is_closed() {
+    let folder = Folder::new();
+    folder.write("list", "a\nb\n");
+    run(&mut command(folder.root(), ["build", "list", "-o", "t.pkh", "--ordered"])).expect(0);
+    let closed = |args: &[&str]| {
+        let mut command = Command::new("sh");
+        command.current_dir(folder.root()).args(["-c", "exec \"$@\" >&-", "sh", PKHASH]).args(args);
+        run(command.stdin(Stdio::null()))
+    };
+    for args in [
+        &["build", "list", "-o", "-"][..],
+        &["build", "list", "-o", "u.pkh"],
+        &["merge", "t.pkh", "-o", "-"],
+        &["merge", "t.pkh", "-o", "u.pkh"],
+        &["dump", "t.pkh"],
+        &["get", "t.pkh", "--", "a"],
+        &["get", "t.pkh", "--json", "--", "a"],
+        &["in-set", "t.pkh", "--", "a"],
+        &["in-set", "t.pkh", "--bitmap", "-", "--", "a"],
+        &["in-set", "t.pkh", "--bitmap", "bits", "--", "a"],
+        &["range", "t.pkh"],
+        &["prefix", "t.pkh", "a"],
+        &["stats", "t.pkh"],
+        &["verify", "t.pkh"],
+        &["--help"],
+        &["--version"],
+        &["help", "build"],
+    ] {
+        let message = closed(args).fails(&["cannot write to standard output"]);
+        assert!(message.contains("ad file descriptor"), "{message}");
+    }
+    // Nothing was to be said.
+    assert_eq!(closed(&["range", "t.pkh", "--from", "c"]).status.code(), Some(1));
+    // The null device is no closed output, however it was opened.
+    for to in [">/dev/null", "1<>/dev/null", ">&2 2>/dev/null"] {
+        let mut command = Command::new("sh");
+        let script = format!("exec \"$@\" {to}");
+        command.current_dir(folder.root()).args(["-c", &script, "sh", PKHASH, "stats", "t.pkh"]);
+        assert_eq!(run(command.stdin(Stdio::null())).status.code(), Some(0), "{to}");
+    }
+}
+
+/// Left by `kill -9`: `verify` of the folder names it, and the next build of that table removes it.
+#[test]
+fn what_a_kill_leaves_is_named_and_removed() {
+    let folder = Folder::new();
+    // A name so long that the temporary file's cannot hold all of it.
+    for name in ["t.pkh".to_owned(), "n".repeat(251) + ".pkh"] {
+        folder.write("list", "a\n");
+        run(&mut command(folder.root(), ["build", "list", "-o", &name])).expect(0);
+        let mut child = command(folder.root(), ["build", "-", "-o", &name, "--ordered"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        if name.len() > 251 {
+            // With `.fst` that name is too long for any file.
+            assert_eq!(child.wait().unwrap().code(), Some(2));
+            child = command(folder.root(), ["build", "-", "-o", &name])
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+        }
+        wait_until("a temporary file", || temporary_len(folder.root()).is_some());
+        // In use: not named, and not removed by another build.
+        let verified = run(&mut command(folder.root(), ["verify", "."])).expect(0);
+        assert!(!verified.err.contains(".tmp"), "{}", verified.err);
+        run(&mut command(folder.root(), ["build", "list", "-o", &name])).expect(0);
+        assert!(temporary_len(folder.root()).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let left: Vec<String> =
+            folder.names().into_iter().filter(|name| name.ends_with(".tmp")).collect();
+        assert!(!left.is_empty());
+        let verified = run(&mut command(folder.root(), ["verify", "."])).expect(0);
+        assert!(left.iter().all(|left| verified.err.contains(left)), "{}", verified.err);
+        let ordered = name.len() < 251;
+        let args = ["build", "list", "-o", &name, "--ordered"];
+        run(&mut command(folder.root(), &args[..4 + usize::from(ordered)])).expect(0);
+        assert_eq!(temporary_len(folder.root()), None);
+        assert_eq!(run(&mut command(folder.root(), ["verify", "."])).expect(0).err, "");
     }
 }
 

@@ -59,10 +59,14 @@ fn merged(inputs: &[MergeInput<'_>], options: &MergeOptions) -> Result<(Built, V
     Ok((built, bytes))
 }
 
+const fn id_width(value_width: usize) -> usize {
+    if value_width <= 8 { value_width } else { 4 }
+}
+
 /// The new value of a record, or nothing if its doc was deleted.
 fn map_value(docs: &DocMap, value: &[u8]) -> Option<Vec<u8>> {
-    // Integers are here with 8 bytes; of opaque values the doc ID is the first 4.
-    let id_width = if value.len() == 8 { 8 } else { 4 };
+    // Integers are here with 8 bytes; of values wider than that the doc ID is the first 4.
+    let id_width = id_width(value.len());
     let mut wide = [0; 8];
     let doc = match docs {
         DocMap::Keep => return Some(value.to_vec()),
@@ -117,7 +121,8 @@ impl Case {
                     // Doc ID and version.
                     Some(width) => {
                         let mut value = rng.bytes(width.into());
-                        value[..4].copy_from_slice(&(doc as u32).to_le_bytes());
+                        let id_width = id_width(value.len());
+                        value[..id_width].copy_from_slice(&doc.to_le_bytes()[..id_width]);
                         value
                     }
                 };
@@ -171,7 +176,12 @@ impl Case {
                     layout,
                     value,
                     filter_bits: filter_bits(&mut rng),
-                    hasher,
+                    // The keys of some inputs have to be hashed anew.
+                    hasher: match rng.below(4) {
+                        0 if i > 0 => Hasher::new(rng.next() % 3 + 1),
+                        1 if i > 0 => Hasher::truncated(seed, 3),
+                        _ => hasher,
+                    },
                     partition_bits: partition_bits(&mut rng, layout, i == many),
                     packed: rng.below(2) == 0,
                     shape: shape(&mut rng),
@@ -194,6 +204,7 @@ impl Case {
             partition_bits: partition_bits(&mut rng, layout, many >= 28),
             packed: rng.below(2) == 0,
             shape: shape(&mut rng),
+            hasher: (rng.below(4) == 0).then(|| Hasher::new(rng.next())),
             threads: 1,
             ..MergeOptions::default()
         };
@@ -237,7 +248,7 @@ impl Case {
             layout: self.output.layout,
             value,
             filter_bits: self.output.filter_bits.or(Some(tables[0].footer().filter_bits)),
-            hasher: first.hasher,
+            hasher: self.output.hasher.unwrap_or(first.hasher),
             partition_bits: self.output.partition_bits,
             packed: self.output.packed,
             shape: self.output.shape,
@@ -661,42 +672,29 @@ fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
 #[test]
 fn inputs_that_do_not_go_together() {
     let model = numbered("a", 0..3);
-    let seeded = |seed| Options { hasher: Hasher::new(seed), ..Options::default() };
     let bytes = |width: u8| -> Model { [(b"b".to_vec(), vec![1; usize::from(width)])].into() };
     let of_width =
         |width| table(Options { value: opaque(width), ..Options::default() }, &bytes(width));
     let plain = || table(Options::default(), &model);
-    for (what, tables) in [
-        ("seed", [table(seeded(1), &model), table(seeded(2), &model)]),
-        (
-            "hash",
-            [plain(), {
-                let hasher = Hasher::truncated(0, 4);
-                table(Options { hasher, ..Options::default() }, &model)
-            }],
-        ),
-        ("value width", [of_width(12), of_width(13)]),
-        ("value width", [of_width(0), of_width(1)]),
-        ("value width", [plain(), of_width(8)]),
-        ("value width", [of_width(0), plain()]),
+    for (tables, said) in [
+        ([of_width(12), of_width(13)], "expected 12 opaque bytes, found 13 opaque bytes"),
+        ([of_width(0), of_width(1)], "expected none (a set), found 1 opaque bytes"),
+        ([plain(), of_width(8)], "expected integers, found 8 opaque bytes"),
+        ([of_width(0), plain()], "expected none (a set), found integers"),
     ] {
         let error = merged(&keep(&tables), &MergeOptions::default()).unwrap_err();
-        match error {
-            Error::Mismatch { what: found, input: 1, .. } => assert_eq!(found, what),
-            error => panic!("{what}: {error}"),
-        }
+        assert!(matches!(error, Error::Values { input: 1, .. }), "{error}");
+        assert!(error.to_string().ends_with(said), "{error}");
     }
     // Integers of several widths do go together; a set and a doc map do not.
     let wide = table(Options { value: integer(8), ..Options::default() }, &numbered("b", 0..3));
     merged(&keep(&[plain(), wide]), &MergeOptions::default()).unwrap();
-    for width in [0, 3] {
-        let set = of_width(width);
-        merged(&keep(std::slice::from_ref(&set)), &MergeOptions::default()).unwrap();
-        for docs in [DocMap::Offset(1), DocMap::Map(vec![0; 2])] {
-            let input = MergeInput { table: &set, docs };
-            let error = merged(&[input], &MergeOptions::default()).unwrap_err();
-            assert!(matches!(error, Error::Mismatch { input: 0, .. }), "{error}");
-        }
+    let set = of_width(0);
+    merged(&keep(std::slice::from_ref(&set)), &MergeOptions::default()).unwrap();
+    for docs in [DocMap::Offset(1), DocMap::Map(vec![0; 2])] {
+        let input = MergeInput { table: &set, docs };
+        let error = merged(&[input], &MergeOptions::default()).unwrap_err();
+        assert!(matches!(error, Error::Mismatch { input: 0, .. }), "{error}");
     }
 }
 
@@ -773,6 +771,38 @@ fn docs_beyond_the_map_or_the_width() {
     let (_, bytes) = merged(&[input], &MergeOptions::default()).unwrap();
     let moved = [(b"k".to_vec(), [&[255; 4][..], &[1; 8]].concat())].into();
     check_bytes(&bytes, &moved, &[]);
+
+    // Of up to 8 bytes, all are the doc ID, of either kind; the new one must fit them.
+    for width in 1..=8u8 {
+        let bytes = |doc: u64| doc.to_le_bytes()[..usize::from(width)].to_vec();
+        let value = opaque(width);
+        let nine = table(Options { value, ..Options::default() }, &[(vec![1], bytes(9))].into());
+        let most = u64::MAX >> (64 - 8 * u32::from(width));
+        for (docs, new) in [
+            (DocMap::Offset(most - 9), most),
+            (DocMap::Map([[DELETED; 9].as_slice(), &[200]].concat()), 200),
+        ] {
+            let (_, moved) =
+                merged(&[MergeInput { table: &nine, docs }], &MergeOptions::default()).unwrap();
+            check_bytes(&moved, &[(vec![1], bytes(new))].into(), &[]);
+        }
+        let deleted = MergeInput { table: &nine, docs: DocMap::Map(vec![DELETED; 10]) };
+        assert_eq!(merged(&[deleted], &MergeOptions::default()).unwrap().0.footer.keys, 0);
+        assert_eq!(fails(&nine, DocMap::Map(vec![0; 9])), (9, 9));
+        if width < 8 {
+            assert_eq!(fails(&nine, DocMap::Offset(most - 8)), (9, 8));
+        }
+        if width < 4 {
+            let new = 1 << (8 * width);
+            let docs = DocMap::Map(vec![new; 10]);
+            let error = merged(&[MergeInput { table: &nine, docs }], &MergeOptions::default());
+            let error = error.unwrap_err();
+            let Error::Mismatch { input: 0, expected, found, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!((expected, found), (most, new.into()));
+        }
+    }
 
     // Values that are wider than doc IDs have no place in a map.
     let huge = [(b"k".to_vec(), int(u64::MAX))].into();
@@ -967,4 +997,56 @@ fn damaged_inputs_are_named() {
             }
         }
     }
+}
+
+/// Keys that are hashed anew go to a temporary file past the budget, and come out in the order of the inputs all the
+/// same; the bytes depend on neither.
+#[test]
+fn other_seeds_within_a_budget() {
+    let of = |seed, from: u64, to: u64| -> TableFile {
+        // 200 bytes: the keys of one table are more than the budget.
+        let key = |i: u64| format!("{i:0200}").into_bytes();
+        let model: Model = (from..to).map(|i| (key(i), int(i - from))).collect();
+        table(Options { hasher: Hasher::new(seed), ..Options::default() }, &model)
+    };
+    let tables = [of(1, 0, 20_000), of(2, 10_000, 70_000), of(1, 60_000, 80_000), of(3, 0, 100)];
+    let mut base = 0;
+    let inputs: Vec<_> = tables
+        .iter()
+        .map(|table| {
+            let docs = DocMap::Offset(base);
+            base += table.footer().keys;
+            MergeInput { table, docs }
+        })
+        .collect();
+    let mut all = Vec::new();
+    for on_duplicate in [OnDuplicate::First, OnDuplicate::Last] {
+        for (memory, threads) in [(8 << 20, 1), (8 << 20, 3), (1 << 30, 3)] {
+            let options = MergeOptions { memory, threads, on_duplicate, ..MergeOptions::default() };
+            let mut bytes = Vec::new();
+            let built = merge_to(&inputs, &mut bytes, &options).unwrap();
+            assert_eq!(built.spilled > 0, memory < 1 << 30);
+            assert_eq!((built.footer.keys, built.duplicates), (80_000, 20_100));
+            assert_eq!(built.footer.hasher.seed(), 1);
+            all.push(bytes);
+        }
+        let table = TableFile::from_bytes(all[0].clone()).unwrap();
+        let doc = |i: u64| table.get(format!("{i:0200}").as_bytes()).unwrap().unwrap().doc_id();
+        match on_duplicate {
+            OnDuplicate::First => {
+                assert_eq!([doc(50), doc(15_000), doc(65_000)], [50, 15_000, 75_000].map(Some));
+            }
+            _ => {
+                assert_eq!(
+                    [doc(50), doc(15_000), doc(65_000)],
+                    [100_050, 25_000, 85_000].map(Some)
+                );
+            }
+        }
+        assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{on_duplicate:?}");
+        all.clear();
+    }
+    let little = MergeOptions { memory: 100, ..MergeOptions::default() };
+    let error = merge_to(&inputs, &mut Vec::new(), &little).unwrap_err();
+    assert!(error.to_string().contains("memory budget"), "{error}");
 }

@@ -686,7 +686,12 @@ fn keys_of_every_length_at_an_edge() {
             error,
             Error::Table {
                 path: None,
-                source: CoreError::BadOption { option: "partition bits", expected: 10, found: 11 }
+                source: CoreError::BadOption {
+                    option: "partition bits",
+                    least: 0,
+                    expected: 10,
+                    found: 11
+                }
             }
         ),
         "{error}"

@@ -481,7 +481,8 @@ fn builds_of_many_threads() {
         for memory in [1 << 20, 1 << 18, 1 << 28] {
             let (set, alone, control, keys) = (&set, &alone, &control, &keys);
             scope.spawn(move || {
-                let options = MapOptions { threads: 8, memory, control: control.clone() };
+                let control = control.clone();
+                let options = MapOptions { threads: 8, memory, control, seed: Some(1) };
                 let mapped = set.with_map(&options).unwrap();
                 assert_eq!(mapped.map(), alone.map());
                 let keys = &keys[..2000];

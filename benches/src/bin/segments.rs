@@ -1,5 +1,6 @@
 //! Many equal segments: the filtered original layout, perfect tables, and perfect tables behind a segment
-//! map; batches of 4,000 keys, 10 % of them absent. Before that, opening 100 tables, and merging 15 of them
+//! map; batches of 4,000 keys, 10 % of them absent; then 15 segments of which a share of the keys is
+//! in two. Before that, opening 100 tables, and merging 15 of them
 //! on two threads, with the peak of the process's own memory (where the system tells it).
 //!
 //! `cargo run --release -p pkhash-benches --bin segments -- [keys] [rounds] [segments …]`
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries, row::Rows};
 use pkhash_core::build::{Options, sort_by};
-use pkhash_core::{HashedKeys, Hasher, Layout};
+use pkhash_core::{HashedKeys, Hasher, Layout, Value};
 use pkhash_std::{
     DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile, WriterOptions,
     build_slice, merge,
@@ -37,6 +38,34 @@ fn build(folder: &Path, keys: &[Key], segments: usize, table: &Options) -> Vec<P
         path
     });
     tables.collect()
+}
+
+/// Segments of the sets whose keys are in two.
+const DUPLICATED: usize = 15;
+
+/// A set of perfect tables behind a segment map; of the keys so many of 100 are in a second one, too.
+fn with_duplicates(folder: &Path, keys: &[Key], percent: u64) -> SegmentSet {
+    let mut shares = vec![Vec::new(); DUPLICATED];
+    let mut random = Random::new(5);
+    for (i, key) in keys.iter().enumerate() {
+        let first = i % DUPLICATED;
+        shares[first].push(*key);
+        if random.below(100) < percent {
+            let other = 1 + random.below(DUPLICATED as u64 - 1) as usize;
+            shares[(first + other) % DUPLICATED].push(*key);
+        }
+    }
+    let mut paths = Vec::new();
+    for (i, share) in shares.into_iter().enumerate() {
+        let path = folder.join(format!("{percent}-{i}.pkh"));
+        let table = options(Layout::Perfect, 0);
+        let options = WriterOptions { table, ..WriterOptions::default() };
+        build_slice(&share, |i| (i as u32).to_le_bytes(), &path, &options).expect("a table");
+        paths.push(path);
+    }
+    let set = SegmentSet::open(&paths).expect("sound tables");
+    paths.iter().for_each(|path| std::fs::remove_file(path).expect("a file"));
+    set.with_map(&MapOptions::default()).expect("sound tables")
 }
 
 /// A set of such tables, in memory.
@@ -138,7 +167,7 @@ fn chunk_by_chunk(set: &SegmentSet, asked: &[Key]) -> usize {
     for keys in asked.chunks(CHUNK) {
         let mut keys: Vec<&[u8]> = keys.iter().map(<[u8; 16]>::as_slice).collect();
         let mut hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
-        let mut values = [None; CHUNK];
+        let mut values = [None::<Value<'_>>; CHUNK];
         for segment in set.segments() {
             let values = &mut values[..keys.len()];
             let table = segment.table();
@@ -234,7 +263,6 @@ fn main() {
             (segments, inline, perfect, mapped)
         })
         .collect();
-    drop(keys);
     // Segment and doc ID, as many as are found.
     let docs: Vec<u64> =
         (0..expected).map(|_| random.below(15) << 32 | random.below(n as u64 / 15)).collect();
@@ -261,6 +289,21 @@ fn main() {
             row("perfect, segment map, in-set query", &|| in_set(mapped, &asked), found);
             row("the sort of its keys", &|| sorted(&asked), sorted(&asked));
             row("the sort of its docs", &|| sorted_docs(&docs), docs.len());
+        }
+    }
+    drop(sets);
+    let sets: Vec<(u64, SegmentSet)> = [0, 10, 30, 60]
+        .into_iter()
+        .map(|percent| (percent, with_duplicates(folder.path(), &keys, percent)))
+        .collect();
+    drop(keys);
+    for round in 0..=rounds {
+        let mut discard = Rows::default();
+        let rows = if round == 0 { &mut discard } else { &mut rows };
+        for (percent, set) in &sets {
+            let what =
+                format!("{DUPLICATED} segments: {percent} % of the keys in two: segment map");
+            rows.time(&what, QUERIES, || assert_eq!(in_batches(set, &asked), expected));
         }
     }
     rows.print();

@@ -206,7 +206,8 @@ impl Options {
             if found <= expected {
                 Ok(())
             } else {
-                Err(Error::BadOption { option, expected: expected.into(), found: found.into() })
+                let (expected, found) = (expected.into(), found.into());
+                Err(Error::BadOption { option, least: 0, expected, found })
             }
         };
         at_most("filter bits", MAX_FILTER_BITS, self.filter_bits.unwrap_or(0))?;
@@ -572,7 +573,8 @@ impl Plan {
     /// [`Error::Unsorted`], [`Error::DuplicateKey`] or [`Error::WrongPartition`] for entries that are
     /// not as said; [`Error::KeyLength`] or [`Error::ValueWidth`] for one that does not fit the plan;
     /// [`Error::TooLarge`] past the format's limits, too many keys of one hash among them;
-    /// [`Error::Unsolvable`] for keys that no seed of the partition can place; [`Error::BufferTooSmall`].
+    /// [`Error::Unsolvable`] for keys that no seed of the partition can place; [`Error::BufferTooSmall`] for
+    /// the scratch, [`Error::PartitionBuffer`] for `out`.
     pub fn write_partition(
         &self,
         p: u32,
@@ -598,11 +600,7 @@ impl Plan {
     ) -> Result<Written> {
         let Measured { mut partition, mut stats, ends, len } = self.measure(p, entries)?;
         let found = out.len();
-        let out = out.get_mut(..len).ok_or(Error::BufferTooSmall {
-            what: "buffer for a partition",
-            expected: len,
-            found,
-        })?;
+        let out = out.get_mut(..len).ok_or(Error::PartitionBuffer { needed: len, found })?;
         out.fill(0);
         // Section ends are at most `len`, which is a usize.
         let (head, records) = out.split_at_mut(ends[2] as usize);

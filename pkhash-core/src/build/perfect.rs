@@ -35,10 +35,11 @@ impl PerfectShape {
             if (least..=most).contains(&found) {
                 return Ok(());
             }
-            Err(Error::BadOption { option, expected: most.into(), found: found.into() })
+            let (least, expected) = (least.into(), most.into());
+            Err(Error::BadOption { option, least, expected, found: found.into() })
         };
-        within("keys per 100 buckets (100…800)", 100, 800, self.keys_per_100_buckets)?;
-        within("keys per 1,000 slots (500…1,000)", 500, 1000, self.keys_per_1000_slots)
+        within("keys per 100 buckets", 100, 800, self.keys_per_100_buckets)?;
+        within("keys per 1,000 slots", 500, 1000, self.keys_per_1000_slots)
     }
 
     /// Buckets for so many keys: at most as many, since a bucket has a key on average.

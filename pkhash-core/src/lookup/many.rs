@@ -18,6 +18,8 @@ pub struct Ask {
     pub table: u32,
     /// Whether there may be other tables that are worth asking for this key.
     pub more: bool,
+    /// Whether some of those may have lesser numbers.
+    pub lesser: bool,
 }
 
 /// The keys of some asks, all of which are there.

@@ -6,16 +6,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use fst::{MapBuilder, Streamer};
+use pkhash_core::Value;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{self, Binding, Fault, MAX_ORDERED_KEY_LEN};
 use super::sort::{MIN_COMPANION_MEMORY, Sorter};
-use super::{OrderedTerms, check_values, doc_id};
+use super::{OrderedTerms, check_values};
 use crate::error::{Error, Result};
-use crate::file::{BlockWriter, Publication};
+use crate::file::BlockWriter;
 use crate::merge::{DELETED, DocMap, MergeInput};
-use crate::partition::{Control, pool};
+use crate::partition::Control;
+use crate::publish::{Publication, absolute};
 use crate::table_file::TableFile;
+use crate::threads::Pool;
 use crate::writer::DEFAULT_MEMORY;
 
 /// How a companion is built.
@@ -63,16 +66,20 @@ pub fn build_companion(
     path: impl AsRef<Path>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    build_companion_publication(table, Publication::begin(path)?, options)
+    let mut publication = Publication::begin_like(path, table.name())?;
+    let built = build_companion_publication(table, &mut publication, options)?;
+    publication.commit()?;
+    Ok(built)
 }
 
-/// [`build_companion`] into a file that was begun before.
+/// [`build_companion`] into a file that was begun before, and that the caller publishes: together with its table
+/// ([`publish_pair`](crate::publish_pair)).
 ///
 /// # Errors
 /// As [`build_companion`].
 pub fn build_companion_publication(
     table: &TableFile,
-    publication: Publication,
+    publication: &mut Publication,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
     check_table(table)?;
@@ -85,10 +92,11 @@ pub fn build_companion_publication(
         .into());
     }
     let footer = table.footer();
-    let folder = options.temp_dir.clone().unwrap_or_else(|| publication.folder().to_owned());
-    let pool = pool(options.threads, footer.partitions())?;
+    let folder =
+        options.temp_dir.as_deref().map_or_else(|| publication.folder().to_owned(), absolute);
+    let pool = Pool::new(options.threads, footer.partitions());
     let longest = footer.max_key_len as usize;
-    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool);
+    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool)?;
     let view = table.table();
     let mut read = 0u64;
     for p in 0..footer.partitions() {
@@ -97,7 +105,7 @@ pub fn build_companion_publication(
         options.control.check()?;
         for record in view.iter_partition(p) {
             let (key, value) = record.map_err(Error::table(table.name()))?;
-            let doc = doc_id(footer.value.kind(), value).ok_or_else(|| no_doc_ids(table))?;
+            let doc = value.long_doc_id().ok_or_else(|| no_doc_ids(table))?;
             sorter.push(key, doc)?;
             read += 1;
             if read.is_multiple_of(OFTEN) {
@@ -152,11 +160,13 @@ pub fn merge_companions(
     path: impl AsRef<Path>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    let publication = Publication::begin(path)?;
-    merge_companions_publication(inputs, terms, merged, publication, options)
+    let mut publication = Publication::begin_like(path, merged.name())?;
+    let built = merge_companions_publication(inputs, terms, merged, &mut publication, options)?;
+    publication.commit()?;
+    Ok(built)
 }
 
-/// [`merge_companions`] into a file that was begun before.
+/// [`merge_companions`] into a file that was begun before, and that the caller publishes.
 ///
 /// # Errors
 /// As [`merge_companions`].
@@ -167,7 +177,7 @@ pub fn merge_companions_publication(
     inputs: &[MergeInput<'_>],
     terms: &[OrderedTerms],
     merged: &TableFile,
-    publication: Publication,
+    publication: &mut Publication,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
     assert_eq!(inputs.len(), terms.len(), "one companion for each input");
@@ -181,7 +191,6 @@ pub fn merge_companions_publication(
         union.push(&terms.fst);
     }
     let mut union = union.union();
-    let kind = merged.footer().value.kind();
     let mut left: Vec<u64> = Vec::new();
     let mut passed = 0u64;
     write(merged, publication, &options.control, |writer| {
@@ -194,7 +203,7 @@ pub fn merge_companions_publication(
                 [] => {}
                 [doc] => writer.add(key, *doc)?,
                 [found, ..] => {
-                    let doc = merged.get(key)?.and_then(|value| doc_id(kind, value));
+                    let doc = merged.get(key)?.and_then(Value::long_doc_id);
                     match doc {
                         Some(doc) if left.contains(&doc) => writer.add(key, doc)?,
                         expected => {
@@ -234,19 +243,18 @@ fn map_doc(i: usize, input: &MergeInput<'_>, doc: u64) -> Result<Option<u64>> {
     }
 }
 
-/// Publishes a companion of the keys that `fill` adds in term order. It returns the bytes that it spilled.
+/// Writes a companion of the keys that `fill` adds in term order. It returns the bytes that it spilled.
 fn write(
     table: &TableFile,
-    mut publication: Publication,
+    publication: &mut Publication,
     control: &Control,
     fill: impl FnOnce(&mut Writer<'_>) -> Result<u64>,
 ) -> Result<BuiltCompanion> {
-    let path = publication.path().to_owned();
+    let path = publication.shown().to_owned();
     let mut writer = Writer::create(table, publication.file(), &path, control)?;
     let spilled = fill(&mut writer)?;
     let keys = writer.binding.keys;
     let bytes = writer.finish()?;
-    publication.commit()?;
     control.progress(keys, keys);
     Ok(BuiltCompanion { keys, bytes, spilled })
 }
@@ -268,7 +276,7 @@ impl<'w> Writer<'w> {
         path: &'w Path,
         control: &'w Control,
     ) -> Result<Self> {
-        let mut out = BlockWriter::new(out);
+        let mut out = BlockWriter::new(out)?;
         out.write_all(&format::head()).map_err(Error::io("write", path))?;
         let sink = Sink { out, hash: Xxh3::new(), len: 0, buffer: Vec::with_capacity(PIECE) };
         let builder = MapBuilder::new(sink).map_err(|error| fst_error(path, table, 0, error))?;

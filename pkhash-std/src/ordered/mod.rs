@@ -8,6 +8,7 @@ mod automata;
 mod build;
 mod format;
 mod nodes;
+mod pair;
 mod sort;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub use build::{
     merge_companions, merge_companions_publication,
 };
 pub use format::MAX_ORDERED_KEY_LEN;
+pub use pair::publish_pair;
 pub use sort::MIN_COMPANION_MEMORY;
 
 /// Where the companion of a table lies: `orders.pkh.fst` beside `orders.pkh`.
@@ -41,12 +43,9 @@ pub fn companion_path(table: impl AsRef<Path>) -> PathBuf {
     path.into()
 }
 
-/// The doc ID that a companion has for a value: an integer, or the first 4 bytes of a versioned value.
-fn doc_id(kind: ValueKind, value: Value<'_>) -> Option<u64> {
-    match kind {
-        ValueKind::Integer => value.as_u64(),
-        _ => value.doc_id().map(u64::from),
-    }
+/// Whether what is wrong with a companion is that it is another table's.
+fn is_of_another(what: &str) -> bool {
+    matches!(what, "keys of the table" | "table's footer checksum" | "table length")
 }
 
 /// Bytes of a versioned value: doc ID and version.
@@ -126,7 +125,7 @@ impl OrderedOptions {
     /// # Errors
     /// [`Error::Companion`], as [`open`](Self::open).
     pub fn from_bytes(self, bytes: impl Into<Vec<u8>>, table: &Table<'_>) -> Result<OrderedTerms> {
-        self.open_storage(Storage::shared(bytes.into()), None, table)
+        self.open_storage(Storage::of(bytes.into()), None, table)
     }
 
     pub(crate) fn open_storage(
@@ -229,7 +228,7 @@ impl OrderedTerms {
     /// # Errors
     /// As [`OrderedOptions::open`]; [`Error::NoPath`] if the table was not opened at a path.
     pub fn open(table: &TableFile) -> Result<Self> {
-        OrderedOptions::new().open(Self::path_of(table)?, &table.table())
+        OrderedOptions::new().open_beside(table)
     }
 
     /// Where the companion of a table lies.
@@ -356,11 +355,10 @@ impl OrderedTerms {
             format::parse(bytes, &Binding::of(&table.table())).map_err(|fault| fault.at(path))?;
         check_all(bytes, &parsed, self.len()).map_err(|fault| fault.at(path))?;
         self.fst.as_fst().verify().map_err(|error| not_an_fst(path, &error))?;
-        let kind = table.footer().value.kind();
         // Keys rise strictly and are as many as the table's, so none is missing if all are there.
         let mut terms = self.iter();
         while let Some((key, doc)) = terms.advance() {
-            let expected = table.get(key)?.and_then(|value| doc_id(kind, value));
+            let expected = table.get(key)?.and_then(Value::long_doc_id);
             if expected != Some(doc) {
                 let (path, key) = (self.path.clone(), key.to_vec());
                 return Err(Error::CompanionKey { path, key, expected, found: doc });

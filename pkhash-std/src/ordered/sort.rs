@@ -10,9 +10,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
-
 use crate::error::{Error, Result};
+use crate::threads::{Pool, reserve};
 
 /// The least memory budget of a companion that is built.
 pub const MIN_COMPANION_MEMORY: usize = 1 << 20;
@@ -47,7 +46,7 @@ pub(super) struct Sorter<'t> {
     /// Runs that are merged at once.
     fan_in: usize,
     memory: usize,
-    pool: &'t rayon::ThreadPool,
+    pool: &'t Pool,
     folder: PathBuf,
     spill: Option<Spill>,
     spilled: u64,
@@ -60,13 +59,15 @@ impl<'t> Sorter<'t> {
         longest: usize,
         memory: usize,
         folder: &Path,
-        pool: &'t rayon::ThreadPool,
-    ) -> Self {
+        pool: &'t Pool,
+    ) -> Result<Self> {
         // An eighth is for the buffer of what is written.
         let memory = memory / 8 * 7;
         let most = (memory / size_of::<Entry<'_>>()).max(1);
-        Self {
-            entries: Vec::with_capacity(most.min(usize::try_from(keys).unwrap_or(usize::MAX))),
+        let mut entries = Vec::new();
+        reserve(&mut entries, most.min(usize::try_from(keys).unwrap_or(usize::MAX)))?;
+        Ok(Self {
+            entries,
             most,
             fan_in: (memory / (BUFFER + longest)).max(2),
             memory,
@@ -74,7 +75,7 @@ impl<'t> Sorter<'t> {
             folder: folder.to_owned(),
             spill: None,
             spilled: 0,
-        }
+        })
     }
 
     pub(super) fn push(&mut self, key: &'t [u8], value: u64) -> Result<()> {
@@ -91,11 +92,8 @@ impl<'t> Sorter<'t> {
     }
 
     fn sort(&mut self) {
-        let entries = &mut self.entries;
-        self.pool.install(|| {
-            entries.par_sort_unstable_by(|a, b| {
-                a.prefix.cmp(&b.prefix).then_with(|| a.key.cmp(b.key))
-            });
+        self.pool.sort_unstable_by(&mut self.entries, |a, b| {
+            a.prefix.cmp(&b.prefix).then_with(|| a.key.cmp(b.key))
         });
     }
 
@@ -306,7 +304,7 @@ mod tests {
     #[test]
     fn sorted_within_any_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let pool = Pool::new(1, 1);
         let mut keys: Vec<Vec<u8>> = (0..2000u64)
             .map(|i| {
                 let x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -324,7 +322,8 @@ mod tests {
         given.sort_by_key(|(_, i)| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut passes = Vec::new();
         for memory in [0, 1000, 5000, 100_000, 1 << 20] {
-            let mut sorter = Sorter::new(given.len() as u64, 40_000, memory, folder.path(), &pool);
+            let mut sorter =
+                Sorter::new(given.len() as u64, 40_000, memory, folder.path(), &pool).unwrap();
             let (most, fan_in) = (sorter.most, sorter.fan_in);
             for (key, value) in &given {
                 sorter.push(key, *value).unwrap();

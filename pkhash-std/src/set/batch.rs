@@ -110,7 +110,7 @@ fn check_len(keys: usize, out: usize) -> Result<()> {
     if keys == out {
         return Ok(());
     }
-    Err(pkhash_core::Error::BatchLength { expected: keys, found: out }.into())
+    Err(Error::BatchLength { expected: keys, found: out })
 }
 
 /// The hashes of some keys by one hasher.
@@ -243,33 +243,69 @@ impl<'k, 'a> Pending<'k, 'a> {
         let asks = &mut self.asks[..asked];
         let values = &mut self.values[..asked];
         self.asker.ask(inner, asks, &self.keys, &mut self.hashes, values)?;
-        let mut found = 0;
-        for (ask, value) in asks.iter().zip(values) {
-            let (key, asked) = (ask.key as usize, ask.table);
-            let segment = &inner.segments[asked as usize];
-            let value = value.filter(|value| segment.is_live(*value));
-            let mut answer = value.map(|value| {
-                let (segment, doc_base) = (asked, segment.doc_base());
-                Answer { value, segment, doc_base }
-            });
-            if ask.more {
-                // The segment that was asked need not be the newest that has the key.
-                let (first, bytes) = (self.hashes[0].get(key), self.keys[key]);
-                for number in mapped.candidates(inner.kernel(), first, run) {
-                    if number == asked {
-                        if answer.is_some() {
-                            break;
-                        }
-                        continue;
-                    }
-                    let found = inner.candidate(number, first, bytes).ask(bytes)?;
-                    if found.is_some() {
-                        answer = found;
-                        break;
-                    }
+        let (mut found, mut rest) = (0, 0);
+        for i in 0..asks.len() {
+            let (ask, value) = (asks[i], values[i]);
+            let answer = inner.answer(ask.table, value);
+            // Asks that are not the last word come to lie at the front.
+            let is_open = if answer.is_some() { ask.lesser } else { ask.more };
+            if is_open {
+                (asks[rest], values[rest]) = (ask, value);
+                rest += 1;
+            } else if let Some(answer) = answer {
+                let key = ask.key as usize;
+                out.answer(self.numbers[key], answer);
+                self.numbers[key] = ANSWERED;
+                found += 1;
+            }
+        }
+        if rest > 0 {
+            found += self.ask_others(mapped, run, rest, out)?;
+        }
+        Ok(found)
+    }
+
+    /// The second round of [`ask_mapped`](Self::ask_mapped): of the first `open` asks, what the map names besides. All
+    /// of it at once, and the newest answer of each key taken.
+    fn ask_others<O: Out<'a> + ?Sized>(
+        &mut self,
+        mapped: &'a Mapped,
+        run: &Range<u32>,
+        open: usize,
+        out: &mut O,
+    ) -> Result<usize> {
+        let inner = self.inner;
+        let mut others = Others::default();
+        let mut answers: Vec<Option<Answer<'a>>> = Vec::with_capacity(open);
+        for i in 0..open {
+            let (ask, answer) = (self.asks[i], inner.answer(self.asks[i].table, self.values[i]));
+            answers.push(answer);
+            let hash = self.hashes[0].get(ask.key as usize);
+            for table in mapped.candidates(inner.kernel(), hash, run) {
+                // They come newest first, and those that were asked before are newer.
+                if answers[i].is_some_and(|answer| answer.segment <= table) {
+                    break;
+                }
+                if table == ask.table {
+                    continue;
+                }
+                others.push(i, Ask { table, ..ask });
+                if others.asks.len() == CHUNK {
+                    others.ask(
+                        &mut self.asker,
+                        inner,
+                        &self.keys,
+                        &mut self.hashes,
+                        &mut answers,
+                    )?;
                 }
             }
+        }
+        others.ask(&mut self.asker, inner, &self.keys, &mut self.hashes, &mut answers)?;
+        let mut found = 0;
+        for (ask, answer) in self.asks.iter().zip(answers) {
             if let Some(answer) = answer {
+                let key = ask.key as usize;
                 out.answer(self.numbers[key], answer);
                 self.numbers[key] = ANSWERED;
                 found += 1;
@@ -347,6 +383,48 @@ impl<'k, 'a> Pending<'k, 'a> {
     }
 }
 
+/// Asks of a second round.
+#[derive(Default)]
+struct Others<'a> {
+    asks: Vec<Ask>,
+    /// Which answer each of them is for.
+    of: Vec<usize>,
+    values: Vec<Option<Value<'a>>>,
+}
+
+impl<'a> Others<'a> {
+    fn push(&mut self, answer: usize, ask: Ask) {
+        self.asks.push(ask);
+        self.of.push(answer);
+    }
+
+    /// Asks what has been collected. An answer becomes the newest live one.
+    fn ask(
+        &mut self,
+        asker: &mut Asker<'a>,
+        inner: &'a Inner,
+        keys: &[&[u8]],
+        hashes: &mut [Hashes],
+        answers: &mut [Option<Answer<'a>>],
+    ) -> Result<()> {
+        if self.asks.is_empty() {
+            return Ok(());
+        }
+        self.values.clear();
+        self.values.resize(self.asks.len(), None);
+        asker.ask(inner, &self.asks, keys, hashes, &mut self.values)?;
+        for ((ask, of), value) in self.asks.drain(..).zip(self.of.drain(..)).zip(&self.values) {
+            let newest = &mut answers[of];
+            if newest.is_none_or(|newest| ask.table < newest.segment)
+                && let Some(answer) = inner.answer(ask.table, *value)
+            {
+                *newest = Some(answer);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Asks many segments in one batch.
 pub(super) struct Asker<'a> {
     /// The tables of all segments, if they can be asked in one go.
@@ -413,6 +491,14 @@ impl<'a> Asker<'a> {
 }
 
 impl Inner {
+    /// What a segment's value says, if it is that of a live doc.
+    #[inline]
+    fn answer<'a>(&self, segment: u32, value: Option<Value<'a>>) -> Option<Answer<'a>> {
+        let asked = &self.segments[segment as usize];
+        let value = value.filter(|value| asked.is_live(*value))?;
+        Some(Answer { value, segment, doc_base: asked.doc_base() })
+    }
+
     /// The error of the first ask that meets one, with the path, which a batch over many tables does not
     /// name.
     #[cold]

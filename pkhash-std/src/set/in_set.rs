@@ -247,8 +247,7 @@ impl<'a> Query<'a> {
 /// Segment and doc ID of a match, doc base added.
 #[inline]
 fn found(number: u32, segment: &Segment, value: Value<'_>) -> Result<u64> {
-    // A value of no bytes says nothing of docs.
-    let doc = value.doc_id().filter(|_| !value.as_bytes().is_empty());
+    let doc = value.doc_id();
     doc.and_then(|doc| doc.checked_add(segment.doc_base()))
         .map(|doc| u64::from(number) << 32 | u64::from(doc))
         .ok_or_else(|| Error::NoDocId {

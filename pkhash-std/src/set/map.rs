@@ -1,5 +1,6 @@
 //! The segment map of a set: built in parallel, kept from snapshot to snapshot.
 
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +12,9 @@ use rayon::prelude::*;
 
 use super::segment::Segment;
 use crate::error::{Error, Result};
-use crate::partition::{Control, pool};
+use crate::partition::Control;
 use crate::storage::Heap;
+use crate::threads::pool;
 
 /// How to build a segment map.
 #[derive(Clone, Debug)]
@@ -25,6 +27,9 @@ pub struct MapOptions {
     pub memory: usize,
     /// Progress, in keys, and the flag that cancels.
     pub control: Control,
+    /// What decides which keys share a line of the map, besides their hashes; `None`: something random, so
+    /// that nobody can make keys that do.
+    pub seed: Option<u64>,
 }
 
 /// 256 MiB: 33 M keys at once.
@@ -32,7 +37,7 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 
 impl Default for MapOptions {
     fn default() -> Self {
-        Self { threads: 0, memory: DEFAULT_MEMORY, control: Control::default() }
+        Self { threads: 0, memory: DEFAULT_MEMORY, control: Control::default(), seed: None }
     }
 }
 
@@ -170,6 +175,8 @@ impl Mapped {
 
     /// The map's segments of `run` that may have a key of this hash.
     ///
+    /// All of them, where the map says that every segment is to be asked.
+    ///
     /// Sorted, since a segment may be named by chance and have the key all the same, and so come before newer
     /// ones; and each once, so that keys that were made to meet in one line cost no more lookups than there
     /// are segments.
@@ -244,7 +251,8 @@ impl Memory {
     fn build(segments: &[Segment], hasher: Hasher, options: &MapOptions) -> Result<Self> {
         let keys: Vec<u64> = segments.iter().map(|segment| segment.table().footer().keys).collect();
         let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
-        let plan = MapPlan::new(entries, segments.len())?;
+        let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(segments.len()));
+        let plan = MapPlan::new(entries, segments.len())?.with_seed(seed);
         let pool = pool(options.threads, u32::MAX)?;
         // Parts that fit the memory, at least one.
         let in_memory = (options.memory / size_of::<MapEntry>()) as u64;
@@ -259,19 +267,19 @@ impl Memory {
                 let runs = units(segments, hasher, from, to)
                     .into_par_iter()
                     .map(|unit| {
-                        options.control.check()?;
-                        let run = unit.entries(hasher, from, to)?;
-                        // Entries that are read are half of the work.
-                        let all = done.fetch_add(run.len() as u64, Ordering::Relaxed);
-                        options.control.progress((all + run.len() as u64).min(entries), entries);
-                        Ok(run)
+                        unit.entries(&plan, hasher, from, to, |read| {
+                            options.control.check()?;
+                            // Entries that are read are half of the work.
+                            let all = done.fetch_add(read, Ordering::Relaxed);
+                            options.control.progress((all + read).min(entries), entries);
+                            Ok(())
+                        })
                     })
                     .collect::<Result<Vec<_>>>()?;
-                let fill = |part| {
-                    options.control.check()?;
-                    fill(&plan, part, &runs)
-                };
-                parts.into_par_iter().map(fill).collect()
+                parts
+                    .into_par_iter()
+                    .map(|part| fill(&plan, part, &runs, &options.control))
+                    .collect()
             })?;
             filled.append(&mut round);
         }
@@ -326,34 +334,55 @@ fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'
 }
 
 impl Unit<'_> {
-    /// The entries of the keys with hashes in `from..=to`, sorted.
-    fn entries(&self, hasher: Hasher, from: u64, to: u64) -> Result<Vec<MapEntry>> {
+    /// The entries of the keys with hashes in `from..=to`, sorted. Tells now and then how many have been
+    /// read since.
+    fn entries(
+        &self,
+        plan: &MapPlan,
+        hasher: Hasher,
+        from: u64,
+        to: u64,
+        tell: impl Fn(u64) -> Result<()>,
+    ) -> Result<Vec<MapEntry>> {
         let file = self.segment.table();
         let table = file.table();
-        let mut entries = Vec::new();
-        for record in table.iter_partition(self.partition) {
+        let (mut entries, mut told) = (Vec::new(), 0);
+        tell(0)?;
+        for (i, record) in table.iter_partition(self.partition).enumerate() {
+            if i % TELL == TELL - 1 {
+                tell((entries.len() - told) as u64)?;
+                told = entries.len();
+            }
             let (key, _) = record.map_err(Error::table(file.name()))?;
             let hash = hasher.hash(key);
             if (from..=to).contains(&hash) {
-                entries.push(MapEntry::new(hash, self.number));
+                entries.push(plan.entry(hash, self.number));
             }
         }
+        tell((entries.len() - told) as u64)?;
         entries.sort_unstable();
         Ok(entries)
     }
 }
 
+/// Records from one look at the flag that cancels to the next.
+const TELL: usize = 1 << 14;
+
 /// Fills one part from sorted runs of entries.
-fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>]) -> Result<Filled> {
+fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>], control: &Control) -> Result<Filled> {
     let mut entries: Vec<MapEntry> = Vec::new();
     for run in runs {
+        control.check()?;
         let from = run.partition_point(|entry| plan.part(*entry) < part);
         let len = run[from..].partition_point(|entry| plan.part(*entry) == part);
         entries.extend_from_slice(&run[from..from + len]);
     }
-    // Stable, which is quick for runs that are sorted.
+    // Stable, which is quick for runs that are sorted. Like what follows it takes long only if keys were
+    // made to have one part.
     entries.sort();
+    control.check()?;
     let mut lines = vec![[0; MAP_LINE]; plan.lines(&entries)? as usize];
+    control.check()?;
     let part = plan.fill(&entries, &mut lines)?;
     Ok((part, lines))
 }

@@ -15,6 +15,7 @@ use pkhash_core::Hasher;
 use pkhash_simd::Kernel;
 
 use crate::error::{Error, Result};
+use crate::folder::open_tables;
 use crate::table_file::OpenOptions;
 
 pub use in_set::{DocIds, InSet};
@@ -183,6 +184,17 @@ impl SegmentSet {
     ) -> Result<Self> {
         let open = |path| options.open(path).map(Segment::from);
         Self::new(paths.into_iter().map(open).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Opens all tables of a folder into memory, as they are at one moment, the newest first by their names;
+    /// all docs live, doc bases 0. To map them, give what [`open_tables`](crate::open_tables) returns to
+    /// [`new`](Self::new).
+    ///
+    /// # Errors
+    /// As [`open_tables`](crate::open_tables), [`OpenOptions::open`] and [`new`](Self::new).
+    pub fn open_folder(folder: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let tables = open_tables([folder], |path| options.open(path).map(Segment::from))?;
+        Self::new(tables)
     }
 
     /// The segments, the newest first.

@@ -79,3 +79,9 @@ impl Heap {
         self.memory.as_ref().map_or(&[], |memory| &memory[self.from..self.from + self.len])
     }
 }
+
+impl AsRef<[u8]> for Heap {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::MmapOptions;
 
 use super::{Advice, Storage, open_file};
 use crate::error::{Error, Result};
@@ -13,17 +13,6 @@ use crate::table_file::{OpenOptions, TableFile};
 #[cfg(feature = "ordered")]
 use crate::{OrderedOptions, OrderedTerms, Table};
 
-/// A read-only mapping of a whole file.
-#[derive(Debug)]
-pub(crate) struct Mapped(Option<Mmap>);
-
-impl Mapped {
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
-    }
-}
-
 impl Storage {
     /// Maps a file. With `preload`, reads it all before returning.
     ///
@@ -31,9 +20,9 @@ impl Storage {
     /// The file must not be changed or cut short for as long as the mapping lives.
     unsafe fn map(path: &Path, advice: Advice, preload: bool) -> Result<Self> {
         let (file, len) = open_file(path)?;
-        // Nothing cannot be mapped.
+        // An empty file cannot be mapped.
         if len == 0 {
-            return Ok(Self::Mapped(Mapped(None)));
+            return Ok(Self::of([0u8; 0]));
         }
         let mut options = MmapOptions::new();
         options.len(len);
@@ -54,7 +43,7 @@ impl Storage {
         }
         #[cfg(not(unix))]
         let _ = advice;
-        Ok(Self::Mapped(Mapped(Some(map))))
+        Ok(Self::of(map))
     }
 }
 

@@ -4,6 +4,7 @@ mod heap;
 #[cfg(feature = "mmap")]
 mod mmap;
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -57,13 +58,16 @@ pub enum Advice {
 }
 
 /// The bytes of a file, held for as long as this lives. They do not move.
-#[derive(Debug)]
-pub(crate) enum Storage {
-    Heap(Heap),
-    /// Bytes of the caller. Their owner was asked for them once: another time it might say otherwise.
-    Shared(Bytes),
-    #[cfg(feature = "mmap")]
-    Mapped(mmap::Mapped),
+///
+/// Whoever owns them, memory of the process, a mapping or the caller, was asked for them once: each lookup
+/// needs them, and a caller's owner might say otherwise another time.
+pub(crate) struct Storage(Bytes);
+
+impl fmt::Debug for Storage {
+    /// Not the bytes: they are a whole table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Storage").field("len", &self.0.len()).finish_non_exhaustive()
+    }
 }
 
 /// From this size on, both ends of a file are looked at before it is read into memory.
@@ -122,7 +126,7 @@ impl Storage {
             check_ends(&mut file, len, path, check)?;
         }
         let heap = Heap::read(&mut file, len, mode.is_huge()).map_err(Error::io("read", path))?;
-        Ok(Self::Heap(heap))
+        Ok(Self::of(heap))
     }
 
     /// Reads a stream to its end. `check`: before more than the head is read.
@@ -159,21 +163,16 @@ impl Storage {
             to.copy_from_slice(&chunk);
             rest = after;
         }
-        Ok(Self::Heap(heap))
+        Ok(Self::of(heap))
     }
 
-    /// Bytes of the caller.
-    pub(crate) fn shared(owner: impl AsRef<[u8]> + Send + 'static) -> Self {
-        Self::Shared(Bytes::from_owner(owner))
+    /// The bytes of an owner.
+    pub(crate) fn of(owner: impl AsRef<[u8]> + Send + 'static) -> Self {
+        Self(Bytes::from_owner(owner))
     }
 
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Heap(heap) => heap.bytes(),
-            Self::Shared(bytes) => bytes,
-            #[cfg(feature = "mmap")]
-            Self::Mapped(mapped) => mapped.bytes(),
-        }
+        &self.0
     }
 }

@@ -290,7 +290,8 @@ impl Snapshot {
                 model.live = live;
             }
             Step::Map { threads, memory } => {
-                let options = MapOptions { threads, memory, ..MapOptions::default() };
+                let seed = Some(memory as u64);
+                let options = MapOptions { threads, memory, seed, ..MapOptions::default() };
                 next.set = self.set.with_map(&options).unwrap();
                 next.models.iter_mut().for_each(|(_, mapped)| *mapped = true);
                 next.entries = next.set.keys();

@@ -71,6 +71,9 @@ impl Call {
         if name.ends_with("(deleted)") || name.starts_with('#') || name.starts_with(".tmp") {
             return "nameless".to_owned();
         }
+        if is_waiting(&name) {
+            return format!("{}.waiting", &name[..name.len() - 17]);
+        }
         match name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.')) {
             Some((name, _)) => format!("{name}.tmp"),
             None => name,
@@ -92,9 +95,18 @@ impl Shimmed {
     }
 }
 
+/// Whether this is where a companion waits for its table.
+fn is_waiting(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(before, digits)| {
+        let is_hex = digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        name.starts_with('.') && before.ends_with(".fst") && is_hex
+    })
+}
+
 /// Files that were given their names by these calls.
 pub(crate) fn renames(calls: &[Call]) -> usize {
-    calls.iter().filter(|call| call.name == "rename").count()
+    let renames = calls.iter().filter(|call| call.name == "rename");
+    renames.filter(|call| !call.file().ends_with(".waiting")).count()
 }
 
 /// Whether everything is asked for that takes longer: see `.ci/faults`.
@@ -208,7 +220,7 @@ pub(crate) fn remove_temporaries(folder: &Path, known: &[String]) -> usize {
         names(folder).into_iter().filter(|name| !known.contains(name)).collect();
     for name in &left {
         // The latter from a file that was about to lose its name, where there is no other way.
-        let says_so = name.ends_with(".tmp") || name.starts_with(".tmp");
+        let says_so = name.ends_with(".tmp") || name.starts_with(".tmp") || is_waiting(name);
         assert!(name.starts_with('.') && says_so, "left behind: {name}");
         fs::remove_file(folder.join(name)).unwrap();
     }

@@ -47,10 +47,33 @@ impl From<pkhash_std::Error> for Fail {
 impl fmt::Display for Fail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pkhash(error) => error.fmt(f),
+            Self::Pkhash(error) => {
+                Chain(error).fmt(f)?;
+                match error {
+                    pkhash_std::Error::OutOfMemory { .. } => {
+                        f.write_str(" (--memory and --threads make it take less)")
+                    }
+                    _ => Ok(()),
+                }
+            }
             Self::Message(message) => f.write_str(message),
             Self::OutputClosed => f.write_str("standard output was closed"),
         }
+    }
+}
+
+/// An error and its causes, each of which says its own part.
+pub(crate) struct Chain<'a>(pub(crate) &'a pkhash_std::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = std::error::Error::source(self.0);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 

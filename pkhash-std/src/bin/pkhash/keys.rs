@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use pkhash_std::{Segment, SegmentSet};
 
-use crate::fail::{Fail, Result};
-use crate::input::Input;
+use crate::fail::{Fail, Result, note};
+use crate::input::{Input, input_name};
 use crate::output::KeyArgs;
 
 /// Keys from the command line or from a file.
@@ -66,6 +66,7 @@ impl KeysArgs {
     ) -> Result<()> {
         let mut keys = Keys::default();
         let mut buffer = Vec::new();
+        let mut blank = None;
         let mut add = |key: &[u8]| -> Result<()> {
             keys.push(key);
             if keys.ends.len() < most {
@@ -86,8 +87,12 @@ impl KeysArgs {
                 let held = LINE_HELD.max(longest_key(set) as u64) + 1;
                 let held = if self.form.hex { 2 * held } else { held };
                 // Room for CRLF, which is no part of the key.
-                let mut lines = Input::open(path)?.into_lines(self.form.separator(), held + 2);
-                while let Some(line) = lines.next_cut()? {
+                let input = Input::open(path)?.of_keys(self.form);
+                let mut lines = input.into_lines(self.form.separator(), held + 2)?;
+                while let Some((number, line)) = lines.next_cut()? {
+                    if line.is_empty() {
+                        blank.get_or_insert(number);
+                    }
                     let line = &line
                         [..usize::try_from(held).map_or(line.len(), |held| line.len().min(held))];
                     match self.form.read_line(line, &mut buffer) {
@@ -97,7 +102,16 @@ impl KeysArgs {
                 }
             }
         }
-        if keys.ends.is_empty() { Ok(()) } else { take(&keys.slices()) }
+        if !keys.ends.is_empty() {
+            take(&keys.slices())?;
+        }
+        if let (Some(path), Some(number)) = (&self.keys_from, blank) {
+            let name = input_name(path);
+            note(format_args!(
+                "{name}:{number}: a blank line, which is looked up as the empty key"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -9,18 +9,26 @@ use roaring::RoaringBitmap;
 use crate::fail::{Fail, Result};
 use crate::input::Input;
 use crate::output::Hint;
+use crate::per_table::PerTable;
+use crate::records::for_each_record;
 
 /// Deletes. The same options mean the same for every command.
 #[derive(clap::Args)]
 pub(crate) struct LiveDocsArgs {
-    /// The docs that are live, one file for each table, in their order; `-`: all docs of that table. A file
-    /// has a doc ID in each line, or is a roaring bitmap in the portable format. Docs that it does not name
-    /// are deleted.
-    #[arg(long, value_name = "FILE", help_heading = "Deleted docs")]
+    /// The docs that are live: one file for each table, in their order, or `NAME=FILE` for a table of this
+    /// name; in a folder tables must be named. `-` instead of a file, or no file for a name: all docs of that
+    /// table. A file has a doc ID in each line, or is a roaring bitmap in the portable format. Docs that it
+    /// does not name are deleted.
+    #[arg(long, value_name = "[NAME=]FILE", help_heading = "Deleted docs")]
     live_docs: Vec<PathBuf>,
     /// The docs that are deleted: files as for `--live-docs`, but all docs that they do not name are live.
     /// An empty file deletes nothing.
-    #[arg(long, value_name = "FILE", conflicts_with = "live_docs", help_heading = "Deleted docs")]
+    #[arg(
+        long,
+        value_name = "[NAME=]FILE",
+        conflicts_with = "live_docs",
+        help_heading = "Deleted docs"
+    )]
     deleted_docs: Vec<PathBuf>,
 }
 
@@ -30,36 +38,23 @@ impl LiveDocsArgs {
         !self.live_docs.is_empty() || !self.deleted_docs.is_empty()
     }
 
-    /// The live docs of each table; `None`: all are live.
-    pub(crate) fn read(&self, tables: &[TableFile]) -> Result<Vec<Option<LiveDocs>>> {
+    /// The live docs of each table; `None`: all are live. `folder`: tables are those of a folder.
+    pub(crate) fn read(&self, tables: &[TableFile], folder: bool) -> Result<Vec<Option<LiveDocs>>> {
         if !self.given() {
             return Ok(vec![None; tables.len()]);
         }
-        let (option, paths, read) = if self.deleted_docs.is_empty() {
+        let (option, given, read) = if self.deleted_docs.is_empty() {
             ("--live-docs", &self.live_docs, live as fn(&Path, &TableFile) -> _)
         } else {
             ("--deleted-docs", &self.deleted_docs, deleted as _)
         };
-        one_for_each(option, paths, tables)?;
-        let all = Path::new("-");
-        let read =
-            |(path, table): (&PathBuf, _)| (path != all).then(|| read(path, table)).transpose();
-        paths.iter().zip(tables).map(read).collect()
+        let files = PerTable { option, given, folder }.assign(tables)?;
+        let read = |(file, table): (Option<PathBuf>, _)| {
+            let file = file.filter(|file| file != Path::new("-"));
+            file.map(|file| read(&file, table)).transpose()
+        };
+        files.into_iter().zip(tables).map(read).collect()
     }
-}
-
-/// Whether an option was given once for each table.
-pub(crate) fn one_for_each(option: &str, paths: &[PathBuf], tables: &[TableFile]) -> Result<()> {
-    if paths.len() == tables.len() {
-        return Ok(());
-    }
-    let names: Vec<_> = tables.iter().map(|table| table.name().display().to_string()).collect();
-    Err(Fail::message(format_args!(
-        "{option}: expected one for each of the {} tables ({}), found {}",
-        tables.len(),
-        names.join(", "),
-        paths.len()
-    )))
 }
 
 fn live(path: &Path, table: &TableFile) -> Result<LiveDocs> {
@@ -100,13 +95,10 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
     }
     let mut largest = footer.max_value;
     if footer.value.kind() != ValueKind::Integer {
-        for record in table.table() {
-            let (_, value) = record.map_err(|source| pkhash_std::Error::Table {
-                path: Some(table.name().to_owned()),
-                source,
-            })?;
+        for_each_record(table, |_, value| {
             largest = largest.max(value.doc_id().unwrap_or(DELETED).into());
-        }
+            Ok(())
+        })?;
     }
     match u32::try_from(largest) {
         Ok(doc) if doc != DELETED => Ok(doc + 1),
@@ -117,22 +109,14 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
     }
 }
 
-/// Whether values of this kind are doc IDs. Of opaque ones only those count that have the doc ID in
-/// their first 4 bytes for lookups and merges alike.
+/// Whether the values have doc IDs.
 pub(crate) fn check_values(table: &TableFile) -> Result<()> {
     let footer = table.footer();
-    match (footer.value.kind(), footer.value.width()) {
-        (ValueKind::Integer, _) | (_, 4 | 9..) => Ok(()),
-        _ if footer.keys == 0 => Ok(()),
-        (_, 0) => Err(Fail::message(format_args!(
-            "{}: a set of keys, which has no doc IDs",
-            table.name().display()
-        ))),
-        (_, width) => Err(Fail::message(format_args!(
-            "{}: no doc IDs: values are {width} opaque bytes",
-            table.name().display()
-        ))),
+    if footer.value.has_doc_ids() || footer.keys == 0 {
+        return Ok(());
     }
+    let name = table.name().display();
+    Err(Fail::message(format_args!("{name}: a set of keys, which has no doc IDs")))
 }
 
 /// Bitsets and doc maps have room for all docs, whether keys have them or not: what one wild number asks
@@ -162,6 +146,7 @@ pub(crate) fn parse_doc(text: &[u8]) -> Result<u32, String> {
 /// The docs of a file; `None`: it is empty.
 fn read_docs(path: &Path) -> Result<Option<RoaringBitmap>> {
     let mut input = Input::open(path)?;
+    input.begin(b'\n')?;
     let head = input.peek(2)?;
     match head.as_slice() {
         [] => Ok(None),
@@ -172,7 +157,7 @@ fn read_docs(path: &Path) -> Result<Option<RoaringBitmap>> {
 }
 
 fn read_lines(input: Input) -> Result<RoaringBitmap> {
-    let mut lines = input.into_lines(b'\n', 1 << 16);
+    let mut lines = input.into_lines(b'\n', 1 << 16)?;
     let mut docs = RoaringBitmap::new();
     while let Some((_, line)) = lines.next()? {
         match parse_doc(line) {

@@ -1,18 +1,23 @@
 //! The `pkhash` command: build, search, inspect, verify and merge tables from a shell.
 //!
-//! Exit codes: 0 found or done, 1 something was not found, 2 error.
+//! Exit codes: 0 found or done, 1 something was not found, 2 error, 128 + N ended by signal N.
 
-// Mapping is the only exception: `map.rs`.
+// Two exceptions: `map.rs` maps files, and `stdout.rs` has a look before `main`.
 #![deny(unsafe_code)]
 
 mod cmd;
 mod fail;
+mod foreign;
 mod ids;
 mod input;
 mod keys;
 mod live_docs;
 mod map;
 mod output;
+mod per_table;
+mod records;
+mod signals;
+mod stdout;
 mod tables;
 mod ui;
 
@@ -26,8 +31,9 @@ use fail::{Answer, Fail};
 #[derive(Parser)]
 #[command(name = "pkhash", version, about, long_about = None, max_term_width = 100)]
 #[command(after_help = "\
-Exit codes: 0 found or done, 1 a key was not found (in-set, range, prefix: nothing was), 2 error.
-PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up.")]
+Exit codes: 0 found or done, 1 a key was not found (in-set, range, prefix: nothing was), 2 error,
+130 ended by Ctrl-C (SIGHUP 129, SIGTERM 143).
+PKHASH_KERNEL=scalar|sse2|avx2|avx512|neon chooses the kernel that looks up and builds.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -49,7 +55,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => {
+            if !message.use_stderr()
+                && let Err(fail) = stdout::check_stdout()
+            {
+                fail::complain(&fail);
+                return ExitCode::from(2);
+            }
+            message.exit()
+        }
+    };
     let result = match cli.command {
         Command::Build(args) => args.run(),
         Command::Get(args) => args.run(),
@@ -63,7 +80,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => args.run(),
         Command::Bench(args) => args.run(),
     };
-    match result {
+    let code = match result {
         Ok(Answer::Done) => ExitCode::SUCCESS,
         Ok(Answer::NotFound) => ExitCode::from(1),
         // Whoever read our output has seen enough: `pkhash dump … | head`.
@@ -72,5 +89,7 @@ fn main() -> ExitCode {
             fail::complain(&fail);
             ExitCode::from(2)
         }
-    }
+    };
+    // Whatever became of the work: who waits for this process learns that it was told to end.
+    signals::exit_code().map_or(code, ExitCode::from)
 }

@@ -7,7 +7,9 @@ use pkhash_std::{Error, OpenOptions, OrderedOptions, Value, ValueKind, companion
 use serde_json::json;
 
 use crate::fail::{Fail, Result, note};
+use crate::foreign::MARK;
 use crate::map;
+use crate::stdout::check_stdout;
 
 /// How keys are read and written. The same options mean the same for every command.
 #[derive(clap::Args, Clone, Copy)]
@@ -32,9 +34,10 @@ fn printable(key: &[u8]) -> bool {
     std::str::from_utf8(key).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
-/// Whether bytes are written as they are, and not as [`HEX_MARK`] and their hex.
+/// Whether bytes are written as they are, and not as [`HEX_MARK`] and their hex. At the beginning of a file, a
+/// byte order mark would not be read back.
 fn is_plain(bytes: &[u8]) -> bool {
-    printable(bytes) && !bytes.starts_with(HEX_MARK)
+    printable(bytes) && !bytes.starts_with(HEX_MARK) && !bytes.starts_with(MARK)
 }
 
 impl KeyArgs {
@@ -133,8 +136,15 @@ pub(crate) fn companion_before(table: &Path, ordered: bool) -> Result<Option<Pat
     match path.try_exists() {
         Ok(true) => Ok(Some(path)),
         Ok(false) => Ok(None),
-        // What is wrong with the folder is for whoever creates the table to say.
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        // What is wrong with the folder is for whoever creates the table to say; a name that no file can have, none has.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => {
             Err(Fail::message(format_args!("{}: cannot look for it: {error}", path.display())))
         }
@@ -253,6 +263,7 @@ impl Output {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<()> {
+        check_stdout()?;
         write(&mut self.0).map_err(Fail::output)
     }
 

@@ -1,10 +1,9 @@
 //! Many tables that are searched as one.
 
-use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pkhash_std::{Segment, SegmentSet, TableFile};
+use pkhash_std::{Segment, SegmentSet, TableFile, open_tables};
 
 use crate::fail::{Fail, Result};
 use crate::live_docs::LiveDocsArgs;
@@ -14,9 +13,8 @@ use crate::ui::OpenArgs;
 #[derive(clap::Args)]
 pub(crate) struct TablesArgs {
     /// The tables, the newest first. A folder stands for all tables in it: the files whose names end in
-    /// .pkh and begin with no dot, the one modified last first, and of those modified at one time the
-    /// one whose name comes last. (A merged table is as new as the merge: if it shares keys with tables
-    /// that are newer than its inputs, name the tables in order instead.)
+    /// .pkh and begin with no dot, the greatest name first. Runs of digits count as numbers, so that
+    /// 10.pkh is newer than 9.pkh; names of one length are compared as text. Times do not matter.
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
     #[command(flatten)]
@@ -36,12 +34,12 @@ impl TablesArgs {
 
     /// Opens all tables.
     pub(crate) fn open(&self) -> Result<Vec<TableFile>> {
-        listed(&self.tables)?.iter().map(|path| self.open.open(path)).collect()
+        open_tables(&self.tables, |path| self.open.open(path))
     }
 
     /// The segments of these tables, with their live docs.
     pub(crate) fn segments(&self, tables: Vec<TableFile>) -> Result<Vec<Segment>> {
-        let live = self.docs.read(&tables)?;
+        let live = self.docs.read(&tables, has_folder(&self.tables)?)?;
         let segment = |(table, live): (TableFile, Option<_>)| {
             Segment::from(table).with_live_docs(live.map(Arc::new))
         };
@@ -63,13 +61,14 @@ fn is_folder(path: &Path) -> Result<bool> {
     }
 }
 
-/// These tables, with those in a folder instead of the folder.
-pub(crate) fn listed(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
+/// Whether a folder is among these tables.
+pub(crate) fn has_folder(paths: &[PathBuf]) -> Result<bool> {
     for path in paths {
-        if is_folder(path)? { files.extend(list(path)?) } else { files.push(path.clone()) }
+        if is_folder(path)? {
+            return Ok(true);
+        }
     }
-    Ok(files)
+    Ok(false)
 }
 
 /// For commands that take one table: whether this is one, and not many.
@@ -81,30 +80,4 @@ pub(crate) fn check_one(path: &Path) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// The tables in a folder, the newest first.
-fn list(folder: &Path) -> Result<Vec<PathBuf>> {
-    let fail =
-        |path: &Path, error| Fail::message(format_args!("cannot read {}: {error}", path.display()));
-    let mut found = Vec::new();
-    for entry in folder.read_dir().map_err(|error| fail(folder, error))? {
-        let path = entry.map_err(|error| fail(folder, error))?.path();
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if hidden || path.extension().is_none_or(|extension| extension != "pkh") {
-            continue;
-        }
-        // Of a link, what it leads to. One that leads nowhere is an error: an answer might be there.
-        let meta = path.metadata().map_err(|error| fail(&path, error))?;
-        if meta.is_file() {
-            let modified = meta.modified().map_err(|error| fail(&path, error))?;
-            found.push(Reverse((modified, path)));
-        }
-    }
-    if found.is_empty() {
-        let folder = folder.display();
-        return Err(Fail::message(format_args!("{folder}: no tables (*.pkh) in this folder")));
-    }
-    found.sort();
-    Ok(found.into_iter().map(|Reverse((_, path))| path).collect())
 }

@@ -1,19 +1,19 @@
-//! Progress bars, Ctrl-C, sizes, and how tables are opened.
+//! Progress bars, sizes, and how tables are opened.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use pkhash_std::{
-    Advice, Control, Kernel, Mode, OpenOptions, OrderedOptions, OrderedTerms, TableFile,
-    companion_path,
+    Advice, Control, Error, Kernel, Mode, OpenOptions, OrderedOptions, OrderedTerms, Table,
+    TableFile, companion_path,
 };
 
 use crate::fail::{Fail, Result};
 use crate::map;
+pub(crate) use crate::signals::Cancel;
 
 /// A bar on standard error, if that is a terminal: `what`, a bar, a share, the time left.
 pub(crate) fn bar(what: &'static str, all: u64) -> ProgressBar {
@@ -39,72 +39,10 @@ pub(crate) fn counter(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// Ctrl-C and SIGTERM: how a build or a merge stops and clears up.
-pub(crate) struct Cancel {
-    flag: Arc<AtomicBool>,
-    exit: Arc<Mutex<Exit>>,
-}
-
-/// What a signal finds that ends the process.
-#[derive(Default)]
-struct Exit {
-    /// The file or folder to remove.
-    temporary: Option<PathBuf>,
-    /// The main thread would not see the flag: it may be waiting for its input.
-    blocked: bool,
-}
-
-impl Cancel {
-    /// Handles the signals. The first one sets the flag, which is looked at between pieces of work;
-    /// the second one ends the process at once, and so does the first one in [`at_once`](Self::at_once).
-    pub(crate) fn new() -> Result<Self> {
-        let cancel = Self { flag: Arc::default(), exit: Arc::default() };
-        let (flag, exit) = (cancel.flag.clone(), cancel.exit.clone());
-        ctrlc::set_handler(move || {
-            let again = flag.swap(true, Ordering::Relaxed);
-            let Ok(exit) = exit.lock() else { return };
-            if again || exit.blocked {
-                if let Some(path) = &exit.temporary {
-                    // Nothing can be done about a failure, and the process ends anyway.
-                    let _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
-                }
-                std::process::exit(130);
-            }
-        })
-        .map_err(|error| Fail::message(format_args!("cannot handle Ctrl-C: {error}")))?;
-        Ok(cancel)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Exit)) {
-        if let Ok(mut exit) = self.exit.lock() {
-            change(&mut exit);
-        }
-    }
-
-    /// Names the temporary file or folder that must not be left behind.
-    pub(crate) fn remove_on_exit(&self, temporary: Option<&Path>) {
-        self.change(|exit| exit.temporary = temporary.map(Path::to_owned));
-    }
-
-    /// Runs something that does not look at the flag, such as reading, which may wait for ever: a signal
-    /// ends the process at once.
-    pub(crate) fn at_once<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        self.change(|exit| exit.blocked = true);
-        // A signal that came before.
-        let result = if self.flag.load(Ordering::Relaxed) {
-            Err(pkhash_std::Error::Cancelled.into())
-        } else {
-            work()
-        };
-        self.change(|exit| exit.blocked = false);
-        result
-    }
-}
-
 /// Shows partitions being written, and stops on Ctrl-C.
 pub(crate) fn control(what: &'static str, cancel: &Cancel) -> Control {
     let bar = bar(what, 0);
-    Control::default().cancelled_by(cancel.flag.clone()).on_progress(move |done, all| {
+    Control::default().cancelled_by(cancel.flag()).on_progress(move |done, all| {
         bar.set_length(all);
         bar.set_position(done);
         if done == all {
@@ -163,42 +101,70 @@ pub(crate) struct OpenArgs {
 
 impl OpenArgs {
     pub(crate) fn open(self, path: &Path) -> Result<TableFile> {
-        let options = OpenOptions::new().advice(self.advice()).preload(self.preload);
-        let options = options.kernel(kernel()?);
+        let options = self.options()?;
         // What cannot be mapped is read to its end.
         if path == Path::new("-") {
-            return read(options.mode(self.memory()), std::io::stdin().lock(), path);
+            return read(options.mode(self.memory()), io::stdin().lock(), path);
         }
-        if is_pipe(path) {
-            let pipe = std::fs::File::open(path);
-            let pipe = pipe.map_err(|source| pkhash_std::Error::Io {
-                doing: "open",
-                path: path.to_owned(),
-                source,
-            })?;
+        let cannot_open = |source| Error::Io { doing: "open", path: path.to_owned(), source };
+        if is_pipe(path).map_err(cannot_open)? {
+            let pipe = std::fs::File::open(path).map_err(cannot_open)?;
             return read(options.mode(self.memory()), pipe, path);
         }
-        Ok(match self.open {
-            OpenMode::Map => map::table(options, path)?,
-            _ => options.mode(self.memory()).open(path)?,
+        Ok(self.open_file(options, path)?)
+    }
+
+    /// Opens the ordered companion of a table that is open. Unless it is trusted, all of it is read and
+    /// checked.
+    pub(crate) fn open_companion(
+        self,
+        table: &TableFile,
+        trusted: bool,
+    ) -> pkhash_std::Result<OrderedTerms> {
+        OrderedTerms::open_beside_by(table, self.companion(trusted))
+    }
+
+    /// Opens a table and its ordered companion, such that they belong together.
+    pub(crate) fn open_pair(self, path: &Path, trusted: bool) -> Result<(TableFile, OrderedTerms)> {
+        let options = self.options()?;
+        let open = |path: &Path| self.open_file(options, path);
+        let pair = OrderedTerms::open_pair_by(path, open, self.companion(trusted));
+        pair.map_err(|error| match error {
+            Error::Io { path: companion, source, .. }
+                if companion != path && source.kind() == io::ErrorKind::NotFound =>
+            {
+                Fail::message(format_args!(
+                    "{}: no ordered companion at {} (build --ordered makes one)",
+                    path.display(),
+                    companion.display()
+                ))
+            }
+            error => error.into(),
         })
     }
 
-    /// Opens the ordered companion of a table. Unless it is trusted, all of it is read and checked.
-    pub(crate) fn open_companion(self, table: &TableFile, trusted: bool) -> Result<OrderedTerms> {
-        let path = companion_path(table.name());
-        if !has_companion(table) {
-            return Err(Fail::message(format_args!(
-                "{}: no ordered companion at {} (build --ordered makes one)",
-                table.name().display(),
-                path.display()
-            )));
+    fn open_file(self, options: OpenOptions, path: &Path) -> pkhash_std::Result<TableFile> {
+        match self.open {
+            OpenMode::Map => map::table(options, path),
+            _ => options.mode(self.memory()).open(path),
         }
+    }
+
+    /// How companions are opened.
+    fn companion(
+        self,
+        trusted: bool,
+    ) -> impl FnMut(&Path, &Table<'_>) -> pkhash_std::Result<OrderedTerms> {
         let options = OrderedOptions::new().advice(self.advice()).trusted(trusted);
-        Ok(match self.open {
-            OpenMode::Map => map::companion(options, &path, &table.table())?,
-            _ => options.mode(self.memory()).open(path, &table.table())?,
-        })
+        move |path, table| match self.open {
+            OpenMode::Map => map::companion(options, path, table),
+            _ => options.mode(self.memory()).open(path, table),
+        }
+    }
+
+    fn options(self) -> Result<OpenOptions> {
+        let options = OpenOptions::new().advice(self.advice());
+        Ok(options.preload(self.preload).kernel(kernel()?))
     }
 
     /// How bytes are held that are not mapped.
@@ -220,8 +186,7 @@ impl OpenArgs {
 }
 
 /// Reads a table that has no file which could be mapped.
-fn read(options: OpenOptions, from: impl std::io::Read, name: &Path) -> Result<TableFile> {
-    use pkhash_std::Error;
+fn read(options: OpenOptions, from: impl io::Read, name: &Path) -> Result<TableFile> {
     let named = |error| match error {
         Error::Io { doing, source, .. } => Error::Io { doing, path: name.to_owned(), source },
         Error::Table { source, .. } => Error::Table { path: Some(name.to_owned()), source },
@@ -230,24 +195,26 @@ fn read(options: OpenOptions, from: impl std::io::Read, name: &Path) -> Result<T
     Ok(options.read(from).map_err(named)?.named(name))
 }
 
-/// Whether a path is that of a pipe: `mkfifo`, or a shell's `<(…)`.
-fn is_pipe(path: &Path) -> bool {
+/// Whether a path is that of a pipe: `mkfifo`, or a shell's `<(…)`. What cannot be looked at is an error.
+fn is_pipe(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|meta| meta.file_type().is_fifo())
+        Ok(path.metadata()?.file_type().is_fifo())
     }
     #[cfg(not(unix))]
     {
         let _ = path;
-        false
+        Ok(false)
     }
 }
 
-/// Whether something lies where the companion of a table would; what cannot be looked at counts. Beside a
-/// table that was read from a pipe, nothing does.
-pub(crate) fn has_companion(table: &TableFile) -> bool {
-    table.path().is_some_and(|path| !matches!(companion_path(path).try_exists(), Ok(false)))
+/// Whether something lies where the companion of a table would; what cannot be looked at counts.
+pub(crate) fn has_companion(table: &Path) -> bool {
+    match companion_path(table).try_exists() {
+        Ok(exists) => exists,
+        Err(error) => error.kind() != io::ErrorKind::InvalidFilename,
+    }
 }
 
 /// What a table is to be like, and how it is built: shared by `build` and `merge`.
@@ -298,9 +265,7 @@ impl MakeArgs {
         };
         let value = match self.value_width {
             None => ValueChoice::Auto,
-            Some(width) => {
-                ValueChoice::Fixed(ValueFormat::integer(width).map_err(pkhash_std::Error::from)?)
-            }
+            Some(width) => ValueChoice::Fixed(ValueFormat::integer(width).map_err(Error::from)?),
         };
         Ok(Make { layout, value, partition_bits: self.partition_bits, packed: self.packed })
     }

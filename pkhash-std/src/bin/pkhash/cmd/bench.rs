@@ -268,7 +268,7 @@ impl Args {
         let folder = folder.map_err(|error| {
             Fail::message(format_args!("cannot create a folder in {}: {error}", place.display()))
         })?;
-        cancel.remove_on_exit(Some(folder.path()));
+        cancel.remove_on_exit([folder.path()]);
         let control = ui::control("building", &cancel);
         let threads = self.make.threads;
         let options = WriterOptions { table, threads, control, ..WriterOptions::default() };

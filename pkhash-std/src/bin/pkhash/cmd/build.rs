@@ -5,24 +5,25 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::core::format::MAGIC;
 use pkhash_std::{
     Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, OpenOptions, Options,
     Publication, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
-    build_companion_publication, companion_path,
+    build_companion_publication, companion_path, publish_pair,
 };
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
-use crate::output::{HEX_MARK, Hint, KeyArgs, Output, companion_before, note_stale_companion};
+use crate::output::{Hint, KeyArgs, Output, companion_before, note_stale_companion};
+use crate::stdout::check_stdout;
 use crate::{map, ui};
+
+mod lists;
 
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out, except
-    /// with `--pairs`.
+    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out.
     input: PathBuf,
     /// The table; `-` is standard output. It appears under its name when it is complete.
     #[arg(long, short, value_name = "TABLE")]
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     /// perfect table, where a key that is absent costs one read anyway.
     #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
     filter_bits: Option<u8>,
-    /// The seed of the hash, a number or `random`. Tables that are merged share one.
+    /// The seed of the hash, a number or `random`. Tables that share one are searched and merged faster.
     #[arg(long, default_value = "0", value_parser = parse_seed, help_heading = "Table")]
     seed: u64,
     /// What to do with a key that occurs again.
@@ -69,7 +70,8 @@ pub(crate) struct Args {
     /// Make the ordered companion, too, beside the table: `range` and `prefix` need it.
     #[arg(long, conflicts_with = "set")]
     ordered: bool,
-    /// Memory for keys: what outgrows it goes to a temporary file.
+    /// Memory for keys: what outgrows it goes to a temporary file. A line takes a quarter of it at most, in hex
+    /// a sixth.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = ui::parse_size)]
     memory: usize,
     /// Where temporary files go: by default beside the table.
@@ -113,7 +115,7 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 }
 
 /// A seed, or one that nobody can know before.
-fn parse_seed(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_seed(text: &str) -> Result<u64, String> {
     use std::hash::{BuildHasher, RandomState};
     match text {
         // The standard library seeds its hash maps from the system's random numbers.
@@ -145,13 +147,9 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
             source:
                 source @ (pkhash_std::core::Error::Unsolvable { .. }
                 | pkhash_std::core::Error::TooLarge { what: "keys of one hash", .. }),
-        } => {
-            // A merge has the seed of its tables.
-            let seed = if from == "merge" { "" } else { "--seed random takes another hash, " };
-            Fail::message(format_args!(
-                "{from}: {source} ({seed}--layout term-order takes any keys)"
-            ))
-        }
+        } => Fail::message(format_args!(
+            "{from}: {source} (--seed random takes another hash, --layout term-order takes any keys)"
+        )),
         pkhash_std::Error::Table { path: None, source } => {
             Fail::message(format_args!("{from}: {source}"))
         }
@@ -165,6 +163,9 @@ impl Args {
         let cancel = ui::Cancel::new()?;
         check_temp_dir(self.temp_dir.as_deref())?;
         let mut input = Input::open(&self.input)?;
+        if !self.csv {
+            input = input.of_keys(self.keys);
+        }
         let from = input.name();
         let make = self.make.make()?;
         let value = if self.set {
@@ -184,6 +185,7 @@ impl Args {
             },
             memory: self.memory,
             threads: self.make.threads,
+            kernel: Some(ui::kernel()?),
             temp_dir: self.temp_dir.clone(),
             on_duplicate: self.on_duplicate.into(),
             control: ui::control("building", &cancel),
@@ -204,17 +206,18 @@ impl Args {
         }
         let before = companion_before(&self.output, self.ordered)?;
         let mut writer = if to_stdout {
+            check_stdout()?;
             TableWriter::new(options)?
         } else {
             TableWriter::create(&self.output, options)?
         };
+        cancel.remove_on_exit(writer.temporary_path());
+        let companion = self.ordered.then(|| begin_companion(&self.output, &cancel)).transpose()?;
         let reading = match input.len {
             Some(len) => ui::bar("reading", len),
             None => ui::counter("reading"),
         };
-        cancel.remove_on_exit(writer.temporary_path());
-        cancel.at_once(|| {
-            self.check_head(&mut input)?;
+        let seen = cancel.at_once(|| {
             if self.csv {
                 self.read_csv(input, &mut writer, &reading)
             } else {
@@ -222,164 +225,30 @@ impl Args {
             }
         })?;
         reading.finish_and_clear();
+        seen.notes(&from).for_each(note);
         let read = began.elapsed();
-        let built = if to_stdout {
+        let (built, companion) = if to_stdout {
             let mut out = io::stdout();
-            let built = writer.write_to(&mut out).map_err(|error| hint_at_policy(&from, error))?;
+            let built =
+                writer.write_to(&mut out).map_err(|error| self.name_lines(&from, &seen, error))?;
             out.flush().map_err(Fail::output)?;
-            built
+            (built, None)
         } else {
-            writer.publish().map_err(|error| hint_at_policy(&from, error))?
-        };
-        let companion = if self.ordered {
+            let (built, table) =
+                writer.finish().map_err(|error| self.name_lines(&from, &seen, error))?;
             let options = CompanionOptions {
                 memory: self.memory,
                 threads: self.make.threads,
                 temp_dir: self.temp_dir.clone(),
                 ..CompanionOptions::default()
             };
-            Some(make_ordered(&self.output, &cancel, options, build_companion_publication)?)
-        } else {
-            note_stale_companion(&self.output, before.as_deref());
-            None
+            let make = build_companion_publication;
+            (built, publish(Vec::new(), table, companion, &cancel, options, make)?)
         };
+        note_stale_companion(&self.output, before.as_deref());
         let times = [("read", read), ("all", began.elapsed())];
-        report(&self.output, &built, companion.as_ref(), &times, self.json)?;
+        report(&self.output, &built, None, companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
-    }
-
-    /// Adds one key; a set has no values.
-    fn add(&self, writer: &mut TableWriter, key: &[u8], value: u64) -> pkhash_std::Result<()> {
-        if self.set { writer.add_bytes(key, &[]) } else { writer.add(key, value) }
-    }
-
-    /// Bytes of a line, or of a record. A key that is longer than the budget cannot be built within it, and
-    /// hex takes two characters.
-    fn line_limit(&self) -> u64 {
-        (self.memory as u64).saturating_mul(2)
-    }
-
-    /// Looks at the beginning of the input. What is no list of keys would mostly build, of nonsense.
-    fn check_head(&self, input: &mut Input) -> Result<()> {
-        // As `dump` writes them, keys may begin with anything.
-        if self.pairs {
-            return Ok(());
-        }
-        if self.csv || !self.keys.hex {
-            let head = input.peek(MAGIC.len() as u64)?;
-            let what = if head.starts_with(&[0x1f, 0x8b]) {
-                "the input is compressed by gzip: decompress it first (keys that begin so: --hex)"
-            } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-                "the input is compressed by zstd: decompress it first (keys that begin so: --hex)"
-            } else if head == MAGIC {
-                "the input is a table: `dump` lists its keys"
-            } else {
-                ""
-            };
-            if !what.is_empty() {
-                return Err(Fail::message(format_args!("{}: {what}", input.name())));
-            }
-        }
-        input.skip_mark()
-    }
-
-    fn read_lines(
-        &self,
-        input: Input,
-        writer: &mut TableWriter,
-        reading: &indicatif::ProgressBar,
-    ) -> Result<()> {
-        let by_bytes = input.len.is_some();
-        let mut lines = input.into_lines(self.keys.separator(), self.line_limit());
-        let mut buffer = Vec::new();
-        loop {
-            let Some((number, line)) = lines.next()? else { return Ok(()) };
-            let parsed = if self.pairs {
-                self.parse_pair(line, &mut buffer)
-            } else {
-                self.keys.read_line(line, &mut buffer).map(|key| (key, number - 1))
-            };
-            let added = parsed.and_then(|(key, value)| {
-                if key.is_empty() && self.skip_empty {
-                    return Ok(Ok(()));
-                }
-                match self.add(writer, key, value) {
-                    // What is wrong with the key belongs to the line, the rest to a file.
-                    Err(pkhash_std::Error::Table { path: None, source }) => Err(source.to_string()),
-                    other => Ok(other),
-                }
-            });
-            match added {
-                Ok(added) => added?,
-                Err(cause) => return Err(lines.fail(cause)),
-            }
-            if number % 65_536 == 0 {
-                reading.set_position(if by_bytes { lines.bytes } else { number });
-            }
-        }
-    }
-
-    fn parse_pair<'k>(
-        &self,
-        line: &'k [u8],
-        buffer: &'k mut Vec<u8>,
-    ) -> Result<(&'k [u8], u64), String> {
-        // Keys may hold tabs, values do not.
-        let tab = line.iter().rposition(|byte| *byte == b'\t');
-        let tab = tab.ok_or_else(|| format!("expected `key TAB value`: {}", Hint(line)))?;
-        let (key, value) = (&line[..tab], &line[tab + 1..]);
-        let key = self.keys.read(key, buffer)?;
-        if value.starts_with(HEX_MARK) {
-            return Err(format!("opaque values cannot be built by this command: {}", Hint(value)));
-        }
-        if self.set && value.is_empty() {
-            return Ok((key, 0));
-        }
-        Ok((key, parse_value(value)?))
-    }
-
-    fn read_csv(
-        &self,
-        input: Input,
-        writer: &mut TableWriter,
-        reading: &indicatif::ProgressBar,
-    ) -> Result<()> {
-        let (name, by_bytes) = (input.name(), input.len.is_some());
-        let mut records = input.into_records(self.delimiter, self.line_limit());
-        records.next()?;
-        let column = |wanted: &str| {
-            records.fields().position(|header| header == wanted.as_bytes()).ok_or_else(|| {
-                let have: Vec<_> = records.fields().map(String::from_utf8_lossy).collect();
-                Fail::message(format_args!("{name}: no column {wanted:?} among {have:?}"))
-            })
-        };
-        let key_column = column(self.key.as_deref().unwrap_or_default())?;
-        let value_column = self.value.as_deref().map(column).transpose()?;
-        let mut buffer = Vec::new();
-        for number in 0u64.. {
-            if !records.next()? {
-                break;
-            }
-            let fail = |cause: String| records.fail(cause);
-            let key = self.keys.read_line(records.field(key_column), &mut buffer).map_err(fail)?;
-            if key.is_empty() && self.skip_empty {
-                continue;
-            }
-            let value = match value_column {
-                Some(column) => parse_value(records.field(column)).map_err(fail)?,
-                None => number,
-            };
-            match self.add(writer, key, value) {
-                Err(pkhash_std::Error::Table { path: None, source }) => {
-                    return Err(fail(source.to_string()));
-                }
-                other => other?,
-            }
-            if number % 65_536 == 0 {
-                reading.set_position(if by_bytes { records.bytes } else { number });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -403,29 +272,48 @@ pub(crate) fn check_ordered(ordered: bool, output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the ordered companion of a table that was just published.
-pub(crate) fn make_ordered<M>(
-    path: &Path,
+/// Begins the ordered companion of a table.
+pub(crate) fn begin_companion(table: &Path, cancel: &ui::Cancel) -> Result<Publication> {
+    let companion = Publication::begin_like(companion_path(table), table)?;
+    cancel.remove_on_exit([companion.temporary_path()]);
+    Ok(companion)
+}
+
+/// Publishes a table that was written, behind other files, and with its companion if one was begun.
+pub(crate) fn publish<M>(
+    mut files: Vec<Publication>,
+    table: Publication,
+    companion: Option<Publication>,
     cancel: &ui::Cancel,
     options: CompanionOptions,
     make: M,
-) -> Result<BuiltCompanion>
+) -> Result<Option<BuiltCompanion>>
 where
-    M: FnOnce(&TableFile, Publication, &CompanionOptions) -> pkhash_std::Result<BuiltCompanion>,
+    M: FnOnce(
+        &TableFile,
+        &mut Publication,
+        &CompanionOptions,
+    ) -> pkhash_std::Result<BuiltCompanion>,
 {
-    let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
-    let made = || {
-        let table = map::table(OpenOptions::new(), path)?;
-        let publication = Publication::begin(companion_path(path))?;
-        cancel.remove_on_exit(Some(publication.temporary_path()));
-        make(&table, publication, &options)
+    let Some(mut companion) = companion else {
+        files.push(table);
+        cancel.check()?;
+        Publication::commit_all(files)?;
+        return Ok(None);
     };
-    made().map_err(|error| {
-        Fail::message(format_args!(
-            "{}: the table is complete, but its ordered companion was not made: {error}",
-            path.display()
-        ))
-    })
+    let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
+    let made = table
+        .open_table_by(|path| map::table(OpenOptions::new(), path))
+        .and_then(|written| make(&written, &mut companion, &options));
+    let made = made.map_err(|error| match error {
+        pkhash_std::Error::Cancelled => error.into(),
+        error => Fail::message(format_args!(
+            "nothing is published, as there is no ordered companion: {error}"
+        )),
+    })?;
+    cancel.check()?;
+    publish_pair(files, table, companion)?;
+    Ok(Some(made))
 }
 
 /// A value: an unsigned integer, perhaps among spaces.
@@ -436,14 +324,22 @@ pub(crate) fn parse_value(text: &[u8]) -> Result<u64, String> {
         .ok_or_else(|| format!("expected a value (an unsigned integer): {}", Hint(text)))
 }
 
-/// What `build` and `merge` say at the end: on standard output, unless the table went there.
+/// What `build` and `merge` say at the end: on standard output, unless the table went there. `deleted`: the
+/// keys that a merge has left out because their docs are deleted.
 pub(crate) fn report(
     path: &Path,
     built: &Built,
+    deleted: Option<u64>,
     companion: Option<&BuiltCompanion>,
     times: &[(&str, Duration)],
     json: bool,
 ) -> Result<()> {
+    if built.missing_threads > 0 {
+        note(format_args!(
+            "{} of the threads could not be started, so it took longer (--threads asks for fewer)",
+            built.missing_threads
+        ));
+    }
     let footer = &built.footer;
     let per_key = footer.file_len as f64 / (footer.keys.max(1)) as f64;
     let seconds = times.last().map_or(0.0, |(_, time)| time.as_secs_f64());
@@ -453,7 +349,7 @@ pub(crate) fn report(
             .iter()
             .map(|(what, time)| ((*what).to_owned(), time.as_secs_f64().into()))
             .collect();
-        json!({
+        let mut object = json!({
             "table": path.display().to_string(),
             "keys": footer.keys,
             "bytes": footer.file_len,
@@ -467,13 +363,17 @@ pub(crate) fn report(
             "seed": footer.hasher.seed(),
             "evictions": built.evictions,
             "exceptions": built.exceptions,
+            "missing_threads": built.missing_threads,
             "ordered": companion.map(|built| json!({
                 "bytes": built.bytes,
                 "spilled_bytes": built.spilled,
             })),
             "seconds": times,
-        })
-        .to_string()
+        });
+        if let Some(deleted) = deleted {
+            object["deleted_keys"] = deleted.into();
+        }
+        object.to_string()
     } else {
         let mut text = format!(
             "{}: {} keys, {} ({per_key:.2} bytes a key), {}, {} in {seconds:.2} s",
@@ -488,6 +388,9 @@ pub(crate) fn report(
         );
         if built.duplicates > 0 {
             text += &format!(", {} duplicates dropped", HumanCount(built.duplicates));
+        }
+        if let Some(deleted) = deleted.filter(|deleted| *deleted > 0) {
+            text += &format!(", {} keys of deleted docs left out", HumanCount(deleted));
         }
         if built.spilled > 0 {
             text += &format!(", {} spilled", HumanBytes(built.spilled));

@@ -68,6 +68,7 @@ impl Args {
         let segments = self.segments.clamp(1, keys.max(1));
         let temporary = tempfile::tempdir()
             .map_err(|error| Fail::message(format_args!("cannot create a folder: {error}")))?;
+        cancel.remove_on_exit([temporary.path()]);
         let folder = self.keep.as_deref().unwrap_or(temporary.path());
         let mut rows = Vec::new();
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::fail::{Answer, Result};
 use crate::output::{ListArgs, Output, Shown};
+use crate::records::for_each_record;
 use crate::tables::check_one;
 use crate::ui::OpenArgs;
 
@@ -11,6 +12,8 @@ use crate::ui::OpenArgs;
 ///
 /// `build --pairs`, with the options that the table was built with, makes the same table of them, if
 /// its values are integers, or with `--set`, if it has none.
+///
+/// Of a damaged table the part before the damage is printed, then an error: exit code 2.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The table.
@@ -27,14 +30,12 @@ impl Args {
         let file = self.open.open(&self.table)?;
         let kind = file.footer().value.kind();
         let mut out = Output::new();
-        for record in file.table() {
-            let (key, value) = record.map_err(|source| pkhash_std::Error::Table {
-                path: Some(self.table.clone()),
-                source,
-            })?;
-            self.list.print(key, Shown::Value(kind, value), &mut out)?;
-        }
-        out.flush()?;
+        let dumped = for_each_record(&file, |key, value| {
+            self.list.print(key, Shown::Value(kind, value), &mut out)
+        });
+        // What came before a fault is sound.
+        let flushed = out.flush();
+        dumped.and(flushed)?;
         Ok(Answer::Done)
     }
 }

@@ -142,7 +142,7 @@ impl Args {
         };
         let cancel = ui::Cancel::new()?;
         let mut publication = Publication::begin(path)?;
-        cancel.remove_on_exit(Some(publication.temporary_path()));
+        cancel.remove_on_exit([publication.temporary_path()]);
         cancel.at_once(|| {
             let mut file = BufWriter::new(publication.file());
             bitmap.serialize_into(&mut file).map_err(fail)?;

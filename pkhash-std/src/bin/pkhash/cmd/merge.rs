@@ -5,19 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    BuiltCompanion, CompanionOptions, DELETED, DocMap, LiveDocs, MergeInput, MergeOptions,
-    OrderedTerms, Publication, TableFile, ValueKind, build_companion_publication,
-    merge_companions_publication, merge_publication, merge_to,
+    CompanionOptions, DELETED, DocMap, Hasher, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
+    Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
+    merge_publication, merge_to, open_tables,
 };
 
 use super::build::{
-    OnDuplicateArg, check_ordered, hint_at_policy, make_ordered, report, same_file,
+    OnDuplicateArg, begin_companion, check_ordered, check_temp_dir, hint_at_policy, parse_seed,
+    publish, report, same_file,
 };
 use crate::fail::{Answer, Fail, Result, note};
 use crate::input::Input;
-use crate::live_docs::{LiveDocsArgs, check_density, docs_of, one_for_each, parse_doc};
+use crate::live_docs::{LiveDocsArgs, check_density, docs_of, parse_doc};
 use crate::output::{companion_before, note_stale_companion};
-use crate::tables::listed;
+use crate::per_table::PerTable;
+use crate::stdout::check_stdout;
+use crate::tables::has_folder;
 use crate::ui;
 
 /// Merge tables into one. The inputs stay as they are; the output may replace one of them.
@@ -29,16 +32,17 @@ use crate::ui;
 /// several tables then have one ID.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The tables: they share seed and kind of values. A folder stands for all tables in it, the newest
+    /// The tables: they share the kind of values. A folder stands for all tables in it, the newest
     /// first, as for `get`.
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
     /// The merged table; `-` is standard output.
     #[arg(long, short, value_name = "TABLE")]
     output: PathBuf,
-    /// New doc IDs for the tables, one map for each, in their order; `-` keeps a table's. Line i holds
-    /// the new ID of doc i, or `-` if it was deleted.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["live_docs", "deleted_docs"])]
+    /// New doc IDs for the tables: one map for each table, in their order, or `NAME=FILE` for each, as for
+    /// `--deleted-docs`; `-` instead of a file keeps a table's. Line i holds the new ID of doc i, or `-` if
+    /// it was deleted.
+    #[arg(long, value_name = "[NAME=]FILE", conflicts_with_all = ["live_docs", "deleted_docs"])]
     doc_map: Vec<PathBuf>,
     /// Number docs on: the IDs of each table begin where those of the one before ended. If docs are
     /// deleted, only live ones get an ID.
@@ -46,16 +50,28 @@ pub(crate) struct Args {
     offset: bool,
     #[command(flatten)]
     live: LiveDocsArgs,
-    /// Write the doc maps of the tables, one file for each, in their order; `-` writes none. They are what
-    /// `--doc-map` reads, and tell which docs of the merged table to delete for deletes that arrived
-    /// meanwhile.
-    #[arg(long, value_name = "FILE")]
+    /// Write the doc maps of the tables: one file for each, in their order, `-` writes none; or `NAME=FILE`,
+    /// as for `--deleted-docs`. They are what `--doc-map` reads, and tell which docs of the merged table to
+    /// delete for deletes that arrived meanwhile. The files are there before the table is: use them when
+    /// `merge` has ended well.
+    #[arg(long, value_name = "[NAME=]FILE")]
     write_doc_map: Vec<PathBuf>,
     #[command(flatten)]
     make: ui::MakeArgs,
     /// Filter bits for each key, or `none`: by default as the first table has.
     #[arg(long, value_name = "N", value_parser = ui::parse_filter_bits, help_heading = "Table")]
     filter_bits: Option<u8>,
+    /// The seed of the hash, a number or `random`: by default as the first table has. The keys of a table
+    /// with another seed are hashed anew, and then go through memory and a temporary file.
+    #[arg(long, value_parser = parse_seed, help_heading = "Table")]
+    seed: Option<u64>,
+    /// Memory for what is built, and for keys that are hashed anew: what of those outgrows it goes to a
+    /// temporary file.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = ui::parse_size)]
+    memory: usize,
+    /// Where temporary files go: by default beside the merged table.
+    #[arg(long, value_name = "FOLDER")]
+    temp_dir: Option<PathBuf>,
     /// What to do with a key that is in several tables: `first` is the one of the table that comes first on
     /// the command line. With the newest table first, that is the one that `get` finds.
     #[arg(long, value_enum, default_value = "error")]
@@ -74,69 +90,91 @@ impl Args {
     pub(crate) fn run(mut self) -> Result<Answer> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
+        check_temp_dir(self.temp_dir.as_deref())?;
         check_ordered(self.ordered, &self.output)?;
-        self.tables = listed(&self.tables)?;
+        let folder = has_folder(&self.tables)?;
         let tables: Vec<TableFile> =
-            cancel.at_once(|| self.tables.iter().map(|path| self.open.open(path)).collect())?;
+            cancel.at_once(|| open_tables(&self.tables, |path| self.open.open(path)))?;
+        self.tables = tables.iter().map(|table| table.name().to_owned()).collect();
+        // A companion that is missing, or of no use, is not needed: then the keys are sorted anew.
+        let terms: Option<Vec<OrderedTerms>> = self
+            .ordered
+            .then(|| {
+                tables.iter().map(|table| self.open.open_companion(table, false).ok()).collect()
+            })
+            .flatten();
         let inputs: Vec<MergeInput<'_>> = tables
             .iter()
-            .zip(self.doc_maps(&tables)?)
+            .zip(self.doc_maps(&tables, folder)?)
             .map(|(table, docs)| MergeInput { table, docs })
             .collect();
-        let maps = self.maps_to_write(&tables, &inputs)?;
+        let maps = self.maps_to_write(&tables, &inputs, folder)?;
         let make = self.make.make()?;
         if !self.offset && self.doc_map.is_empty() {
             note_shared_docs(&tables);
         }
+        note_seeds(&tables, self.seed);
         let options = MergeOptions {
             layout: make.layout,
             value: make.value,
             filter_bits: self.filter_bits,
             partition_bits: make.partition_bits,
             packed: make.packed,
+            hasher: self.seed.map(Hasher::new),
+            memory: self.memory,
+            temp_dir: self.temp_dir.clone(),
             threads: self.make.threads,
+            kernel: Some(ui::kernel()?),
             on_duplicate: self.on_duplicate.into(),
             control: ui::control("merging", &cancel),
             ..MergeOptions::default()
         };
         let before = companion_before(&self.output, self.ordered)?;
-        let built = if self.output == Path::new("-") {
+        let (built, companion) = if self.output == Path::new("-") {
+            check_stdout()?;
+            // As ever, no table without its maps: they come first.
+            Publication::commit_all(write_doc_maps(&maps, &cancel)?)?;
             let mut out = io::stdout();
             let built = merge_to(&inputs, &mut out, &options);
             out.flush().map_err(Fail::output)?;
-            built
+            (built.map_err(|error| self.name_input(error))?, None)
         } else {
-            let publication = Publication::begin(&self.output)?;
-            cancel.remove_on_exit(Some(publication.temporary_path()));
-            merge_publication(&inputs, publication, &options)
+            let mut table = Publication::begin(&self.output)?;
+            cancel.remove_on_exit([table.temporary_path()]);
+            let companion =
+                self.ordered.then(|| begin_companion(&self.output, &cancel)).transpose()?;
+            let files = write_doc_maps(&maps, &cancel)?;
+            let built = merge_publication(&inputs, &mut table, &options)
+                .map_err(|error| self.name_input(error))?;
+            let options = CompanionOptions {
+                memory: self.memory,
+                threads: self.make.threads,
+                temp_dir: self.temp_dir.clone(),
+                ..CompanionOptions::default()
+            };
+            let make = |table: &_, publication: &mut _, options: &_| match &terms {
+                Some(terms) => {
+                    merge_companions_publication(&inputs, terms, table, publication, options)
+                }
+                None => build_companion_publication(table, publication, options),
+            };
+            (built, publish(files, table, companion, &cancel, options, make)?)
         };
-        let built = built.map_err(|error| self.name_input(error))?;
-        self.write_doc_maps(&maps, &cancel)?;
-        let companion = if self.ordered { Some(self.order(&inputs, &cancel)?) } else { None };
         note_stale_companion(&self.output, before.as_deref());
         let times = [("all", began.elapsed())];
-        report(&self.output, &built, companion.as_ref(), &times, self.json)?;
+        // What was read and is not there was dropped as a duplicate, or its doc is deleted.
+        let read: u64 = inputs.iter().map(|input| input.table.footer().keys).sum();
+        let deleted = read.saturating_sub(built.footer.keys + built.duplicates);
+        report(&self.output, &built, Some(deleted), companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
-    }
-
-    /// Makes the companion of the merged table. The inputs' tables are still those that were merged, though
-    /// the merged one may have the name of one of them.
-    fn order(&self, inputs: &[MergeInput<'_>], cancel: &ui::Cancel) -> Result<BuiltCompanion> {
-        // A companion that is missing, or of no use, is not needed: then the keys are sorted anew.
-        let terms: Option<Vec<OrderedTerms>> =
-            inputs.iter().map(|input| self.open.open_companion(input.table, false).ok()).collect();
-        let options =
-            CompanionOptions { threads: self.make.threads, ..CompanionOptions::default() };
-        make_ordered(&self.output, cancel, options, |table, publication, options| match &terms {
-            Some(terms) => merge_companions_publication(inputs, terms, table, publication, options),
-            None => build_companion_publication(table, publication, options),
-        })
     }
 
     /// An error of an input names its file.
     fn name_input(&self, error: pkhash_std::Error) -> Fail {
         match error {
-            pkhash_std::Error::Mismatch { input, .. } | pkhash_std::Error::DocMap { input, .. } => {
+            pkhash_std::Error::Mismatch { input, .. }
+            | pkhash_std::Error::Values { input, .. }
+            | pkhash_std::Error::DocMap { input, .. } => {
                 let path = self.tables.get(input).map(|path| path.display().to_string());
                 Fail::message(format_args!("{}: {error}", path.unwrap_or_default()))
             }
@@ -144,9 +182,9 @@ impl Args {
         }
     }
 
-    fn doc_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+    fn doc_maps(&self, tables: &[TableFile], folder: bool) -> Result<Vec<DocMap>> {
         if self.live.given() {
-            return self.live_maps(tables);
+            return self.live_maps(tables, folder);
         }
         if self.offset {
             let mut base = Some(0u64);
@@ -172,12 +210,20 @@ impl Args {
         if self.doc_map.is_empty() {
             return Ok(vec![DocMap::Keep; tables.len()]);
         }
-        one_for_each("--doc-map", &self.doc_map, tables)?;
-        self.doc_map.iter().map(|path| read_doc_map(path)).collect()
+        let option = PerTable { option: "--doc-map", given: &self.doc_map, folder };
+        let read = |(file, table): (Option<PathBuf>, &TableFile)| {
+            // A table that was added since would keep IDs that others get.
+            let file = file.ok_or_else(|| {
+                let table = table.name().display();
+                option.fail(format_args!("none for {table} (NAME=- keeps its doc IDs)"))
+            })?;
+            read_doc_map(&file)
+        };
+        option.assign(tables)?.into_iter().zip(tables).map(read).collect()
     }
 
     /// The maps that drop deleted docs.
-    fn live_maps(&self, tables: &[TableFile]) -> Result<Vec<DocMap>> {
+    fn live_maps(&self, tables: &[TableFile], folder: bool) -> Result<Vec<DocMap>> {
         let mut base = 0;
         let mut map = |(live, table): (Option<LiveDocs>, &TableFile)| {
             if self.offset {
@@ -195,25 +241,28 @@ impl Args {
             };
             Ok(live.map_or(DocMap::Keep, keep))
         };
-        self.live.read(tables)?.into_iter().zip(tables).map(&mut map).collect()
+        self.live.read(tables, folder)?.into_iter().zip(tables).map(&mut map).collect()
     }
 
     /// What doc maps are to be written, checked before all the work.
     fn maps_to_write<'a>(
-        &'a self,
+        &self,
         tables: &[TableFile],
         inputs: &'a [MergeInput<'_>],
+        folder: bool,
     ) -> Result<Vec<MapToWrite<'a>>> {
-        let paths = &self.write_doc_map;
-        if !paths.is_empty() {
-            one_for_each("--write-doc-map", paths, tables)?;
+        let given = &self.write_doc_map;
+        if given.is_empty() {
+            return Ok(Vec::new());
         }
-        let mut maps = Vec::new();
-        for (i, (path, input)) in paths.iter().zip(inputs).enumerate() {
-            if path == Path::new("-") {
-                continue;
-            }
-            for other in self.tables.iter().chain([&self.output]).chain(&paths[..i]) {
+        let paths = PerTable { option: "--write-doc-map", given, folder }.assign(tables)?;
+        let mut maps: Vec<MapToWrite<'a>> = Vec::new();
+        for (path, input) in paths.into_iter().zip(inputs) {
+            let Some(path) = path.filter(|path| path != Path::new("-")) else { continue };
+            let path = &path;
+            for other in
+                self.tables.iter().chain([&self.output]).chain(maps.iter().map(|map| &map.path))
+            {
                 if path == other || same_file(path, other)? {
                     let path = path.display();
                     return Err(Fail::message(format_args!(
@@ -237,19 +286,45 @@ impl Args {
                     input.table.name().display()
                 )));
             }
-            maps.push(MapToWrite { path, map: &input.docs, docs });
+            maps.push(MapToWrite { path: path.clone(), map: &input.docs, docs });
         }
         Ok(maps)
     }
+}
 
-    fn write_doc_maps(&self, maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<()> {
-        maps.iter().try_for_each(|map| map.write(cancel)).map_err(|fail| {
-            Fail::message(format_args!(
-                "{}: the table is complete, but not all doc maps were written: {fail}",
-                self.output.display()
-            ))
+/// Begins and writes all doc maps, so that what can go wrong with them does so before the work.
+fn write_doc_maps(maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<Vec<Publication>> {
+    let begin = |map: &MapToWrite<'_>| {
+        let publication = Publication::begin(&map.path)?;
+        cancel.remove_on_exit([publication.temporary_path()]);
+        Ok(publication)
+    };
+    let mut files: Vec<Publication> = maps.iter().map(begin).collect::<Result<_>>()?;
+    cancel.at_once(|| {
+        maps.iter().zip(&mut files).try_for_each(|(map, file)| {
+            map.write(file).map_err(|error| {
+                Fail::message(format_args!("cannot write {}: {error}", map.path.display()))
+            })
         })
-    }
+    })?;
+    Ok(files)
+}
+
+/// Says so if keys are hashed anew, since that is slower.
+fn note_seeds(tables: &[TableFile], seed: Option<u64>) {
+    let seed_of = |table: &TableFile| table.footer().hasher.seed();
+    let Some(seed) = seed.or(tables.first().map(seed_of)) else { return };
+    let mut others = tables.iter().filter(|table| seed_of(table) != seed);
+    let Some(first) = others.next() else { return };
+    let more = match others.count() {
+        0 => String::new(),
+        more => format!(", and so of {more} more"),
+    };
+    note(format_args!(
+        "{}: its seed is {}, and that of the merged table {seed}: its keys are hashed anew{more}",
+        first.name().display(),
+        seed_of(first)
+    ));
 }
 
 /// Says so if tables whose docs keep their IDs seem to have docs in common.
@@ -291,30 +366,24 @@ fn docs_about(table: &TableFile) -> Option<(u64, u64)> {
 }
 
 struct MapToWrite<'a> {
-    path: &'a Path,
+    path: PathBuf,
     map: &'a DocMap,
     docs: u32,
 }
 
 impl MapToWrite<'_> {
     /// Writes what [`read_doc_map`] reads.
-    fn write(&self, cancel: &ui::Cancel) -> Result<()> {
-        let fail =
-            |error| Fail::message(format_args!("cannot write {}: {error}", self.path.display()));
-        let mut publication = Publication::begin(self.path)?;
-        cancel.remove_on_exit(Some(publication.temporary_path()));
-        cancel.at_once(|| {
-            let mut file = BufWriter::with_capacity(1 << 20, publication.file());
-            for doc in 0..self.docs {
-                match self.map.get(doc) {
-                    Some(new) => writeln!(file, "{new}"),
-                    None => file.write_all(b"-\n"),
-                }
-                .map_err(fail)?;
-            }
-            file.into_inner().map_err(|error| fail(error.into_error()))?;
-            Ok(publication.commit()?)
-        })
+    fn write(&self, publication: &mut Publication) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 20, publication.file());
+        for doc in 0..self.docs {
+            match self.map.get(doc) {
+                Some(new) => writeln!(file, "{new}"),
+                None => file.write_all(b"-\n"),
+            }?;
+        }
+        file.flush()?;
+        // Here, so that a full disk is found before the work.
+        file.get_ref().sync_all()
     }
 }
 
@@ -322,7 +391,7 @@ fn read_doc_map(path: &Path) -> Result<DocMap> {
     if path == Path::new("-") {
         return Ok(DocMap::Keep);
     }
-    let mut lines = Input::open(path)?.into_lines(b'\n', 1 << 16);
+    let mut lines = Input::open(path)?.into_lines(b'\n', 1 << 16)?;
     let mut map = Vec::new();
     while let Some((_, line)) = lines.next()? {
         let new = match line {

@@ -64,9 +64,8 @@ impl OrderedArgs {
         F: FnOnce(&OrderedTerms) -> Terms<'_>,
     {
         check_one(&self.table)?;
-        let table = self.open.open(&self.table)?;
         let search = || {
-            let terms = self.open.open_companion(&table, self.trust)?;
+            let (table, terms) = self.open.open_pair(&self.table, self.trust)?;
             self.print(&table, find(&terms))
         };
         if !self.trust {

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::core::Section;
-use pkhash_std::{Footer, Layout, OrderedTerms, Table, TableFile, ValueKind};
+use pkhash_std::{Footer, Kernel, Layout, Table, ValueKind, visit_tables};
 use serde_json::json;
 
 use crate::fail::{Answer, Plain, Result};
 use crate::output::{Name, Output};
-use crate::tables::listed;
+use crate::tables::has_folder;
 use crate::ui::{self, OpenArgs};
 
 /// Show the facts of tables: layout, sizes, load, what a lookup reads, the filter's measured rate, the
 /// kernel in use.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The tables. A folder stands for all tables in it, the newest first, as for `get`.
+    /// The tables. A folder stands for all tables in it, as for `get`.
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
     /// Print an object of JSON for each table.
@@ -93,6 +93,8 @@ struct FilterFacts {
 impl Facts {
     fn measure(table: &Table<'_>) -> pkhash_std::core::Result<Self> {
         let footer = table.footer();
+        // Facts of a damaged table would be no facts.
+        (0..footer.partitions()).try_for_each(|p| table.verify_checksums(p))?;
         let partitions = || (0..footer.partitions()).filter_map(|p| table.partition(p));
         let sections = footer
             .layout
@@ -125,41 +127,52 @@ impl Facts {
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let mut out = Output::new();
-        for path in listed(&self.tables)? {
-            self.show(&path, &mut out)?;
+        let print = if self.json { print_json } else { print };
+        if has_folder(&self.tables)? {
+            for table in visit_tables(&self.tables, |path| self.measure(path))? {
+                print(&table, &mut out)?;
+            }
+        } else {
+            for path in &self.tables {
+                print(&self.measure(path)?, &mut out)?;
+            }
         }
         out.flush()?;
         Ok(Answer::Done)
     }
 
-    fn show(&self, path: &Path, out: &mut Output) -> Result<()> {
+    fn measure(&self, path: &Path) -> Result<Measured> {
         let file = self.open.open(path)?;
         let facts = Facts::measure(&file.table())
             .map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
         // One that is of no use is no reason not to show the table.
-        let ordered = ui::has_companion(&file)
-            .then(|| self.open.open_companion(&file, false).map_err(|fail| fail.to_string()));
-        if self.json {
-            print_json(&file, &facts, ordered.as_ref(), out)
-        } else {
-            print(&file, &facts, ordered.as_ref(), out)
-        }
+        let ordered = file.path().is_some_and(ui::has_companion).then(|| {
+            let terms = self.open.open_companion(&file, false);
+            terms.map(|terms| terms.file_len()).map_err(|fail| fail.to_string())
+        });
+        let (footer, kernel) = (*file.footer(), file.kernel());
+        Ok(Measured { name: file.name().to_owned(), footer, kernel, facts, ordered })
     }
 }
 
-fn print(
-    file: &TableFile,
-    facts: &Facts,
-    ordered: Option<&Ordered>,
-    out: &mut Output,
-) -> Result<()> {
-    let footer = file.footer();
+/// What is shown of a table.
+struct Measured {
+    name: PathBuf,
+    footer: Footer,
+    kernel: Kernel,
+    facts: Facts,
+    /// Bytes of its companion, or why that is of no use.
+    ordered: Option<Result<u64, String>>,
+}
+
+fn print(table: &Measured, out: &mut Output) -> Result<()> {
+    let Measured { footer, kernel, facts, ordered, .. } = table;
     // Nothing for each of no keys.
     let a_key = |bytes: u64| match footer.keys {
         0 => String::new(),
         keys => format!("  {:6.2} a key", bytes as f64 / keys as f64),
     };
-    out.line(Name(file.name()))?;
+    out.line(Name(&table.name))?;
     let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
     line("layout", format!("{}, format version 1", footer.layout))?;
     line("keys", format!("{} of {}", HumanCount(footer.keys), key_lengths(footer)))?;
@@ -199,14 +212,10 @@ fn print(
         "ordered",
         match ordered {
             None => "none".to_owned(),
-            Some(Ok(terms)) => {
-                let bytes = terms.file_len();
-                format!("companion of {}{}", HumanBytes(bytes), a_key(bytes))
-            }
+            Some(Ok(bytes)) => format!("companion of {}{}", HumanBytes(*bytes), a_key(*bytes)),
             Some(Err(cause)) => format!("unusable: {}", Plain(cause)),
         },
     )?;
-    let kernel = file.kernel();
     line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
     if footer.layout == Layout::Perfect {
         return print_perfect(footer, &facts.perfect, out);
@@ -262,20 +271,15 @@ fn print_perfect(footer: &Footer, facts: &PerfectFacts, out: &mut Output) -> Res
     Ok(())
 }
 
-fn print_json(
-    file: &TableFile,
-    facts: &Facts,
-    ordered: Option<&Ordered>,
-    out: &mut Output,
-) -> Result<()> {
-    let footer = file.footer();
+fn print_json(table: &Measured, out: &mut Output) -> Result<()> {
+    let Measured { footer, kernel, facts, ordered, .. } = table;
     let sections: serde_json::Map<_, _> = facts
         .sections
         .iter()
         .map(|(section, bytes)| (section.name().replace(' ', "_"), (*bytes).into()))
         .collect();
     out.line(json!({
-        "table": Name(file.name()).to_string(),
+        "table": Name(&table.name).to_string(),
         "layout": footer.layout.name(),
         "format_version": pkhash_std::core::format::VERSION,
         "keys": footer.keys,
@@ -307,17 +311,14 @@ fn print_json(
         "lines_per_lookup": facts.perfect.lines_per_lookup,
         "probe_lengths": facts.probes,
         "longest_probe": facts.longest_probe,
-        "ordered": ordered.map(|ordered| match ordered {
-            Ok(terms) => json!({ "bytes": terms.file_len() }),
+        "ordered": ordered.as_ref().map(|ordered| match ordered {
+            Ok(bytes) => json!({ "bytes": bytes }),
             Err(cause) => json!({ "error": cause }),
         }),
-        "kernel": file.kernel().name(),
-        "kernel_single": file.kernel().single_name(),
+        "kernel": kernel.name(),
+        "kernel_single": kernel.single_name(),
     }))
 }
-
-/// A companion, or why it is of no use.
-type Ordered = Result<OrderedTerms, String>;
 
 /// Bits of pilots for each key.
 fn pilot_bits(footer: &Footer, facts: &PerfectFacts) -> f64 {
