@@ -122,11 +122,6 @@ impl Hash {
     }
 }
 
-/// What a map keeps of a hash: the upper half and the tag.
-const fn kept(hash: u64) -> (u32, u16) {
-    ((hash >> 32) as u32, hash as u16)
-}
-
 impl Map {
     /// Every entry is found, those of one hash in the order of their segments; what else is found has the
     /// same tag at least, unless it is every segment; and all kernels ask for the same one.
@@ -169,11 +164,12 @@ impl Map {
         let map = SegmentMap::new(&plan, &parts, &lines).expect("all parts");
         assert!(SegmentMap::new(&plan, &parts[1..], &lines).is_err());
 
-        let mut by_hash: BTreeMap<(u32, u16), Vec<u32>> = BTreeMap::new();
+        // All bits of a hash may count for its home, and its tag is its lowest ones.
+        let mut by_hash: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         let mut by_tag: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
         for (hash, segment) in &entries {
-            by_hash.entry(kept(*hash)).or_default().push((*segment).into());
-            by_tag.entry(kept(*hash).1).or_default().insert((*segment).into());
+            by_hash.entry(*hash).or_default().push((*segment).into());
+            by_tag.entry(*hash as u16).or_default().insert((*segment).into());
         }
         for segments in by_hash.values_mut() {
             segments.sort_unstable();
@@ -188,10 +184,10 @@ impl Map {
         let every: Vec<u32> = (0..segments as u32).collect();
         for (hash, candidates) in hashes.iter().zip(&candidates) {
             let mut left = candidates.iter();
-            for expected in by_hash.get(&kept(*hash)).into_iter().flatten() {
+            for expected in by_hash.get(hash).into_iter().flatten() {
                 assert!(left.any(|found| found == expected), "{expected} of {hash:#x}");
             }
-            let like = by_tag.get(&kept(*hash).1);
+            let like = by_tag.get(&(*hash as u16));
             let is_like = |segment| like.is_some_and(|like| like.contains(segment));
             let is_every = candidates.ends_with(&every);
             assert!(is_every || candidates.iter().all(is_like), "{hash:#x}");

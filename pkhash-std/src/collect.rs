@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use pkhash_core::build::{Entry, Plan};
 
 use crate::error::{Error, Result};
+use crate::memory::{has_headroom, push, reserve};
 use crate::partition::{Control, Loader, Part};
-use crate::threads::{Costs, push, reserve};
+use crate::threads::Costs;
 
 /// The number of bins is 2^this.
 const BIN_BITS: u8 = 10;
@@ -364,8 +365,12 @@ impl Loader for Collected {
             let part = plan.partition_of(entry.hash) as usize % parts.len();
             let encoded = Encoded { hash: entry.hash, value: entry.value, key: entry.key };
             let part = &mut parts[part];
-            part.try_reserve(encoded.len())
-                .map_err(|_| Error::OutOfMemory { bytes: part.len() + encoded.len() })?;
+            let (len, before) = (encoded.len(), part.capacity());
+            let is_taken = part.try_reserve(len).is_ok();
+            let grown = part.capacity() - before;
+            if !is_taken || !has_headroom(grown) {
+                return Err(Error::OutOfMemory { bytes: part.len() + len });
+            }
             encoded.write(part);
             Ok(())
         })?;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::error::Result;
-use crate::threads::reserve;
+use crate::memory::reserve;
 
 /// Collects writes into blocks of [`BLOCK`] bytes at multiples of it: the page cache can then hold
 /// the file in huge pages, and map it so.

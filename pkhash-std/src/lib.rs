@@ -27,6 +27,7 @@ mod collect;
 mod error;
 mod file;
 mod folder;
+mod memory;
 mod merge;
 mod names;
 #[cfg(feature = "ordered")]

@@ -14,11 +14,12 @@ use pkhash_simd::Kernel;
 
 use crate::collect::{Collected, CollectedPart, Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
+use crate::memory::{push, reserve};
 use crate::partition::{Builder, Built, Control, Loader, OnDuplicate, Part};
 use crate::publish::Publication;
 use crate::set::LiveDocs;
 use crate::table_file::TableFile;
-use crate::threads::{Costs, Pool, partition_keys, push, reserve, window};
+use crate::threads::{Costs, Pool, partition_keys, window};
 use crate::writer::{DEFAULT_MEMORY, check_memory};
 
 /// In a [`DocMap::Map`]: the doc was deleted.

@@ -13,8 +13,9 @@ use pkhash_simd::Kernel;
 
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
+use crate::memory::reserve;
 use crate::set::{check_width, version_of};
-use crate::threads::{Pool, reserve};
+use crate::threads::Pool;
 
 /// What to do with a key that occurs more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

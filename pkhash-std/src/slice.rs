@@ -11,9 +11,10 @@ use pkhash_core::ValueKind;
 use pkhash_core::build::{Entry, KeyStats, Plan, sort_by};
 
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::partition::{Builder, Built, Loader, Part};
 use crate::publish::Publication;
-use crate::threads::{Costs, Pool, partition_keys, reserve, window};
+use crate::threads::{Costs, Pool, partition_keys, window};
 use crate::writer::WriterOptions;
 
 /// Keys that are hashed and split by one thread at a time: their hashes stay in its cache.

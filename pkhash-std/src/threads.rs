@@ -171,18 +171,3 @@ pub(crate) fn partition_keys(plan: &Plan, stats: &KeyStats) -> usize {
     let each = usize::try_from(stats.keys >> plan.partition_bits()).unwrap_or(usize::MAX);
     each.saturating_add(each / 32).saturating_add(64)
 }
-
-/// Room for `more` elements, no more than that, or an error.
-pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<()> {
-    let error = |_| Error::OutOfMemory { bytes: more.saturating_mul(size_of::<T>()) };
-    vec.try_reserve_exact(more).map_err(error)
-}
-
-/// Adds an element. If there is no room, only a quarter more is asked for, and that may fail.
-pub(crate) fn push<T>(vec: &mut Vec<T>, item: T) -> Result<()> {
-    if vec.len() == vec.capacity() {
-        reserve(vec, (vec.len() / 4).max(64))?;
-    }
-    vec.push(item);
-    Ok(())
-}

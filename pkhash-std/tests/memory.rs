@@ -19,8 +19,9 @@ const THREADS: usize = 64;
 
 const KEYS: u64 = 1 << 20;
 
-/// Beside the budget: what threads, blocks of output and the directory take.
-const BESIDE: usize = 4 << 20;
+/// Beside the budget: what threads, blocks of output and the directory take, and 2 MiB for a moment, to see
+/// whether they are left.
+const BESIDE: usize = 6 << 20;
 
 fn keys() -> Vec<[u8; 16]> {
     let mix = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);

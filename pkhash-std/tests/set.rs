@@ -589,6 +589,43 @@ fn damage_in_a_set_names_the_table() {
     names_it(set.in_set(&keys).unwrap_err());
 }
 
+/// A key that damage hides would be absent in the map for good: no map of a table with a damaged byte.
+#[test]
+fn no_segment_map_of_a_damaged_table() {
+    let folder = Folder::new();
+    let pairs: Pairs = (0..800u64)
+        .map(|i| (format!("key-{i:03}").into_bytes(), i.to_le_bytes().to_vec()))
+        .collect();
+    for layout in Layout::ALL {
+        let filter_bits = Some(if layout == Layout::Perfect { 0 } else { 8 });
+        let layout = LayoutChoice::Fixed(layout);
+        let table = Options { layout, filter_bits, ..Options::default() };
+        let options = WriterOptions { table, threads: 1, ..WriterOptions::default() };
+        let (_, mut bytes) = build_bytes(options, of_slice(&pairs)).unwrap();
+        let sound = TableFile::from_bytes(bytes.clone()).unwrap();
+        let sections: Vec<(u64, u64)> = {
+            let partition = sound.table().partition(0).unwrap();
+            sound.footer().sections(&partition).into_iter().filter(|(_, len)| *len > 0).collect()
+        };
+        SegmentSet::new([Segment::new(sound)]).unwrap().with_map(&MapOptions::default()).unwrap();
+        for (from, len) in sections {
+            for at in (from..from + len).step_by(61).chain([from + len - 1]) {
+                bytes[at as usize] ^= 0x20;
+                let damaged = folder.write("damaged.pkh", &bytes);
+                let damaged = Segment::new(TableFile::open(damaged).unwrap());
+                let set = SegmentSet::new([damaged]).unwrap();
+                match set.with_map(&MapOptions::default()) {
+                    Err(Error::Table { path: Some(path), .. }) => {
+                        assert!(path.ends_with("damaged.pkh"), "{path:?}");
+                    }
+                    other => panic!("{layout:?}, byte {at}: {other:?}"),
+                }
+                bytes[at as usize] ^= 0x20;
+            }
+        }
+    }
+}
+
 #[test]
 fn a_set_of_no_segments() {
     for set in [SegmentSet::default(), SegmentSet::new(Vec::new()).unwrap()] {

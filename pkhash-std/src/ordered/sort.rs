@@ -11,7 +11,8 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::threads::{Pool, reserve};
+use crate::memory::reserve;
+use crate::threads::Pool;
 
 /// The least memory budget of a companion that is built.
 pub const MIN_COMPANION_MEMORY: usize = 1 << 20;

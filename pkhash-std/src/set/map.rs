@@ -348,6 +348,8 @@ impl Unit<'_> {
         let table = file.table();
         let (mut entries, mut told) = (Vec::new(), 0);
         tell(0)?;
+        // A key that damage hides would be absent for good, in a table that seems to be sound.
+        table.verify_checksums(self.partition).map_err(Error::table(file.name()))?;
         for (i, record) in table.iter_partition(self.partition).enumerate() {
             if i % TELL == TELL - 1 {
                 tell((entries.len() - told) as u64)?;

@@ -6,6 +6,8 @@ use std::io::{self, Read};
 #[cfg(feature = "mmap")]
 use memmap2::{MmapMut, MmapOptions};
 
+use crate::memory::has_headroom;
+
 /// What huge pages are aligned to.
 #[cfg(feature = "mmap")]
 const HUGE: usize = 2 << 20;
@@ -39,6 +41,9 @@ impl Heap {
             return Ok(Self { memory: None, from: 0, len: 0 });
         }
         let (memory, from) = Self::allocate(len, huge)?;
+        if !has_headroom(len) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         Ok(Self { memory: Some(memory), from, len })
     }
 
