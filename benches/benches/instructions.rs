@@ -12,7 +12,7 @@ use iai_callgrind::{library_benchmark, library_benchmark_group, main};
 use pkhash_benches::{Key, Lines, keys, options, queries, table};
 use pkhash_core::{Layout, Table, Value};
 use pkhash_simd::Kernel;
-use pkhash_std::{MapOptions, OpenOptions, Segment, SegmentSet};
+use pkhash_std::{Answer, MapOptions, OpenOptions, Segment, SegmentSet};
 
 const KEYS: usize = 20_000;
 const QUERIES: usize = 4096;
@@ -106,7 +106,7 @@ fn set(mapped: bool) -> (SegmentSet, Vec<Key>, usize) {
 #[bench::no_map(set(false))]
 #[bench::map(set(true))]
 fn set_batch((set, asked, expected): (SegmentSet, Vec<Key>, usize)) -> SegmentSet {
-    let mut out = vec![None; QUERIES];
+    let mut out = vec![None::<Answer<'_>>; QUERIES];
     assert_eq!(set.get_batch(&asked, &mut out).expect("sound tables"), expected);
     set
 }

@@ -167,7 +167,8 @@ fn in_order<T, E: From<Error>>(
                 return Err(Error::NoTables { path: folder.clone() }.into());
             }
             Source::Folder(listing) => {
-                let mut names = listing.tables.into_iter().map(|(name, _)| name).collect();
+                let mut names: Vec<OsString> =
+                    listing.tables.into_iter().map(|(name, _)| name).collect();
                 let clash = newest_first(&mut names);
                 if let Some((first, second)) = clash.filter(|_| ordered) {
                     return Err(Error::FolderOrder { path: folder.clone(), first, second }.into());

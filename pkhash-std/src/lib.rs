@@ -9,6 +9,26 @@
 //! * [`OrderedTerms`], a table's companion, answers what needs order: ranges, prefixes, patterns;
 //! * [`Publication`] is how files come to their names: whole, or not at all.
 //!
+//! # Which call
+//!
+//! Keys are any bytes. A name says what it answers; a batch answers what the type of its `out` says.
+//! The costs are those of perfect tables on a Zen 4, 10 M keys of 16 bytes.
+//!
+//! | call | for | cost for a key |
+//! | --- | --- | --- |
+//! | [`TableFile::get`] | one key → its value | 70 instructions or so and one read from memory |
+//! | [`TableFile::get_doc_id`] | one key → its doc ID | the same, without the value on the way |
+//! | [`TableFile::get_hashed`] | one key of known hash, for several tables of one seed | saves the hash, a third of the instructions |
+//! | [`TableFile::get_batch`] | many keys → values, doc IDs or presence | a third of the time of single gets: the reads overlap |
+//! | [`SegmentSet::get`], [`get_doc_id`](SegmentSet::get_doc_id) | one key → the newest live match in many tables | with a segment map one read more; without, one lookup for each table |
+//! | [`SegmentSet::get_batch`] | many keys → the same, or presence | as above, overlapped |
+//! | [`SegmentSet::in_set`] | many keys → the sorted doc IDs of all live matches | a batch, and a sort |
+//!
+//! `pkhash_core::Table` has the same calls for bytes that lie in memory anyway; its caller gives the kernel.
+//! There, tables that are not in memory are read by `Lookup`, which names the bytes it wants.
+//!
+//! # Crates
+//!
 //! The format and the lookup are in `pkhash-core`, the vector kernels in `pkhash-simd`; both are
 //! re-exported here.
 //!
@@ -54,7 +74,7 @@ pub use partition::{Built, Control, OnDuplicate};
 pub use publish::{Publication, stale_temporaries};
 pub use set::{
     Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo,
-    SegmentSet, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,
+    SegmentSet, SetAnswer, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,
 };
 pub use slice::{build_slice, build_slice_to};
 pub use storage::{Advice, Mode};

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Runs of digits count as numbers, so that 10 follows 9. But names may hold numbers of another base (UUIDs,
 /// ULIDs, hex), which are as long as each other and meant to be sorted as bytes. So names of one length are.
 /// If all have one length, that is the order; if not, and the two rules contradict each other, there is none.
-pub(crate) fn newest_first(names: &mut Vec<OsString>) -> Option<(OsString, OsString)> {
+pub(crate) fn newest_first(names: &mut [OsString]) -> Option<(OsString, OsString)> {
     names.sort_by(|a, b| natural(stem(b), stem(a)));
     // Of each length, the least so far.
     let mut least: HashMap<usize, &OsStr> = HashMap::new();

@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime};
 use common::command::{Run, command, run, run_with_input};
 use common::{Folder, Rng};
 use pkhash_std::{
-    Error, OpenOptions, Options, SegmentSet, TableFile, ValueChoice, ValueFormat, WriterOptions,
-    build_slice, open_tables, versioned_value, visit_tables,
+    Error, OpenOptions, Options, SegmentSet, TableFile, Value, ValueChoice, ValueFormat,
+    WriterOptions, build_slice, open_tables, versioned_value, visit_tables,
 };
 
 /// A folder in which commands run, and in it a folder `seg`.
@@ -519,7 +519,7 @@ fn a_link_to_a_folder_that_is_switched() {
             let docs = set
                 .segments()
                 .iter()
-                .map(|segment| segment.table().get(b"K").unwrap().and_then(|value| value.as_u64()));
+                .map(|segment| segment.table().get(b"K").unwrap().and_then(Value::as_u64));
             let docs: BTreeSet<_> = docs.collect();
             // All of one release.
             (set.len() != 3 || docs.len() != 1).then(|| format!("{docs:?}"))

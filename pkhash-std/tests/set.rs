@@ -717,7 +717,7 @@ fn docs_beyond_the_live_docs_are_deleted() {
     let set = SegmentSet::new([segment]).unwrap();
     assert!(set.get(b"a").unwrap().is_some());
     let mut found = [true; 3];
-    assert_eq!(set.contains_batch(&["a", "b", "c"], &mut found).unwrap(), 1);
+    assert_eq!(set.get_batch(&["a", "b", "c"], &mut found).unwrap(), 1);
     assert_eq!(found, [true, false, false]);
     assert!(set.in_set(&["c", "b", "a"]).unwrap().iter().eq([1]));
     // A value that is no doc ID of 32 bits is that of no live doc.
@@ -760,7 +760,7 @@ fn batches_of_another_length() {
         for n in [0, 1, 3] {
             let errors = [
                 set.get_batch(&["k", "j"], &mut vec![None; n]).unwrap_err(),
-                set.contains_batch(&["k", "j"], &mut vec![false; n]).unwrap_err(),
+                set.get_batch(&["k", "j"], &mut vec![false; n]).unwrap_err(),
             ];
             for error in errors {
                 let Error::BatchLength { expected: 2, found } = error else { panic!("{error}") };
@@ -1257,7 +1257,7 @@ impl Snapshot {
         let mut found = vec![None; keys.len()];
         let n = self.set.get_batch(&keys, &mut found).unwrap();
         let mut contained = vec![false; keys.len()];
-        assert_eq!(self.set.contains_batch(&keys, &mut contained).unwrap(), n);
+        assert_eq!(self.set.get_batch(&keys, &mut contained).unwrap(), n);
         for (i, (key, found)) in keys.iter().zip(&found).enumerate() {
             let expected = self.expected.get(key).copied();
             assert_eq!(found.map(version_of), expected, "{key:02x?}");

@@ -16,8 +16,8 @@ use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries
 use pkhash_core::build::{Options, sort_by};
 use pkhash_core::{HashedKeys, Hasher, Layout, Value};
 use pkhash_std::{
-    DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile, WriterOptions,
-    build_slice, merge,
+    Answer, DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile,
+    WriterOptions, build_slice, merge,
 };
 
 const QUERIES: usize = 250 * BATCH;
@@ -153,7 +153,7 @@ fn opening(folder: &Path, keys: &[Key], rounds: usize) {
 
 /// Keys found, batch by batch.
 fn in_batches(set: &SegmentSet, asked: &[Key]) -> usize {
-    let mut out = vec![None; BATCH];
+    let mut out = vec![None::<Answer<'_>>; BATCH];
     asked
         .chunks(BATCH)
         .map(|keys| set.get_batch(keys, &mut out[..keys.len()]).expect("sound tables"))

@@ -183,7 +183,7 @@ pub fn merge_companions_publication(
     assert_eq!(inputs.len(), terms.len(), "one companion for each input");
     check_table(merged)?;
     for (input, terms) in inputs.iter().zip(terms) {
-        let binding = Binding::of(&input.table.table());
+        let binding = Binding::of(input.table.table());
         format::parse(terms.bytes(), &binding).map_err(|fault| fault.at(terms.path()))?;
     }
     let mut union = fst::map::OpBuilder::new();
@@ -280,7 +280,7 @@ impl<'w> Writer<'w> {
         out.write_all(&format::head()).map_err(Error::io("write", path))?;
         let sink = Sink { out, hash: Xxh3::new(), len: 0, buffer: Vec::with_capacity(PIECE) };
         let builder = MapBuilder::new(sink).map_err(|error| fst_error(path, table, 0, error))?;
-        let binding = Binding::of(&table.table());
+        let binding = Binding::of(table.table());
         Ok(Self { builder, binding, table, path, added: 0, control })
     }
 

@@ -66,7 +66,7 @@ fn check_values(table: &TableFile) -> Result<()> {
 /// use pkhash_std::{OrderedOptions, TableFile, companion_path};
 /// let table = TableFile::open("ids.pkh")?;
 /// let terms =
-///     OrderedOptions::new().trusted(true).open(companion_path("ids.pkh"), &table.table())?;
+///     OrderedOptions::new().trusted(true).open(companion_path("ids.pkh"), table.table())?;
 /// # Ok::<(), pkhash_std::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -352,7 +352,7 @@ impl OrderedTerms {
         let path = self.path.as_deref();
         let bytes = self.bytes();
         let parsed =
-            format::parse(bytes, &Binding::of(&table.table())).map_err(|fault| fault.at(path))?;
+            format::parse(bytes, &Binding::of(table.table())).map_err(|fault| fault.at(path))?;
         check_all(bytes, &parsed, self.len()).map_err(|fault| fault.at(path))?;
         self.fst.as_fst().verify().map_err(|error| not_an_fst(path, &error))?;
         // Keys rise strictly and are as many as the table's, so none is missing if all are there.

@@ -251,12 +251,12 @@ impl OrderedTerms {
         mut open: impl FnMut(&Path, &Table<'_>) -> Result<Self>,
     ) -> Result<Self> {
         let view = table.table();
-        let missing = match open(&Self::path_of(table)?, &view) {
+        let missing = match open(&Self::path_of(table)?, view) {
             Err(error) if is_missing(&error) => error,
             opened => return opened,
         };
-        let waiting = waiting_path(table.name(), Binding::of(&view).footer_checksum);
-        match open(&waiting, &view) {
+        let waiting = waiting_path(table.name(), Binding::of(view).footer_checksum);
+        match open(&waiting, view) {
             // What the usual name has, if anything, is what can be told of.
             Err(error) if is_missing(&error) => Err(missing),
             opened => opened,
@@ -287,7 +287,7 @@ impl OrderedTerms {
                 Ok(terms) => return Ok((table, terms)),
                 Err(error) => error,
             };
-            let binding = Binding::of(&table.table());
+            let binding = Binding::of(table.table());
             if last.replace(binding) != Some(binding) {
                 (looks, swaps) = (0, swaps + 1);
             }

@@ -20,56 +20,95 @@ use crate::error::{Error, Result};
 /// 154; 60: 574 / 466. Of 256: 200, 693, 251, 868.
 pub(super) const CHUNK: usize = 4096;
 
-/// What a batch answers for each key. Places of absent keys are left as they are.
-trait Out<'a> {
-    fn answer(&mut self, number: usize, answer: Answer<'a>);
+/// What a lookup in a set answers for a key: an [`Answer`], the doc ID in the set
+/// ([`Answer::global_doc_id`]), or whether there is a live match.
+pub trait SetAnswer<'a>: Copy + Sealed {
+    /// Of a key that has no live match.
+    #[doc(hidden)]
+    const ABSENT: Self;
+
+    /// Of a match; `None` if it has no such answer.
+    #[doc(hidden)]
+    fn of(answer: Answer<'a>) -> Option<Self>;
 }
 
-impl<'a> Out<'a> for [Option<Answer<'a>>] {
+#[doc(hidden)]
+pub trait Sealed {}
+
+impl Sealed for Option<Answer<'_>> {}
+
+impl<'a> SetAnswer<'a> for Option<Answer<'a>> {
+    const ABSENT: Self = None;
+
     #[inline]
-    fn answer(&mut self, number: usize, answer: Answer<'a>) {
-        self[number] = Some(answer);
+    fn of(answer: Answer<'a>) -> Option<Self> {
+        Some(Some(answer))
     }
 }
 
-impl<'a> Out<'a> for [bool] {
+impl Sealed for Option<u32> {}
+
+impl SetAnswer<'_> for Option<u32> {
+    const ABSENT: Self = None;
+
     #[inline]
-    fn answer(&mut self, number: usize, _: Answer<'a>) {
-        self[number] = true;
+    fn of(answer: Answer<'_>) -> Option<Self> {
+        answer.global_doc_id().map(Some)
+    }
+}
+
+impl Sealed for bool {}
+
+impl SetAnswer<'_> for bool {
+    const ABSENT: Self = false;
+
+    #[inline]
+    fn of(_: Answer<'_>) -> Option<Self> {
+        Some(true)
+    }
+}
+
+/// The answers of a batch.
+struct Out<'o, 'a, A> {
+    answers: &'o mut [A],
+    /// A match that has no such answer.
+    fault: Option<Answer<'a>>,
+}
+
+impl<'a, A: SetAnswer<'a>> Out<'_, 'a, A> {
+    #[inline]
+    fn answer(&mut self, number: usize, answer: Answer<'a>) {
+        match A::of(answer) {
+            Some(found) => self.answers[number] = found,
+            None => self.fault = Some(answer),
+        }
     }
 }
 
 impl SegmentSet {
-    /// Looks up a batch: `out[i]` becomes what [`get`](Self::get) answers for `keys[i]`. Returns how many
-    /// were found. Faster the more keys a batch has, up to a few thousand.
+    /// Looks up a batch: `out[i]` becomes the answer for `keys[i]`, which is that of [`get`](Self::get), of
+    /// [`get_doc_id`](Self::get_doc_id), or whether the key has a live match, as the type of `out` says.
+    /// Returns how many were found. Faster the more keys a batch has, up to a few thousand.
     ///
     /// # Errors
-    /// [`Error::Table`](crate::Error::Table) if `keys` and `out` differ in length, or as
-    /// [`get`](Self::get). After an error the contents of `out` mean nothing.
-    pub fn get_batch<'a, B: AsRef<[u8]>>(
+    /// [`Error::BatchLength`] if `keys` and `out` differ in length, or as the single lookups. After an error
+    /// the contents of `out` mean nothing.
+    pub fn get_batch<'a, B: AsRef<[u8]>, A: SetAnswer<'a>>(
         &'a self,
         keys: &[B],
-        out: &mut [Option<Answer<'a>>],
+        out: &mut [A],
     ) -> Result<usize> {
         check_len(keys.len(), out.len())?;
-        out.fill(None);
-        self.batch(keys, out)
+        out.fill(A::ABSENT);
+        let mut out = Out { answers: out, fault: None };
+        let found = self.batch(keys, &mut out)?;
+        out.fault.map_or(Ok(found), |answer| Err(answer.no_doc_id()))
     }
 
-    /// Looks up a batch: `out[i]` says whether `keys[i]` has a live match. Returns how many have.
-    ///
-    /// # Errors
-    /// As [`get_batch`](Self::get_batch).
-    pub fn contains_batch<B: AsRef<[u8]>>(&self, keys: &[B], out: &mut [bool]) -> Result<usize> {
-        check_len(keys.len(), out.len())?;
-        out.fill(false);
-        self.batch(keys, out)
-    }
-
-    fn batch<'a, B: AsRef<[u8]>, O: Out<'a> + ?Sized>(
+    fn batch<'a, B: AsRef<[u8]>, A: SetAnswer<'a>>(
         &'a self,
         keys: &[B],
-        out: &mut O,
+        out: &mut Out<'_, 'a, A>,
     ) -> Result<usize> {
         if self.is_empty() {
             return Ok(0);
@@ -87,10 +126,10 @@ impl SegmentSet {
     }
 
     /// A batch of too few keys to prepare all segments for them.
-    fn one_by_one<'a, B: AsRef<[u8]>, O: Out<'a> + ?Sized>(
+    fn one_by_one<'a, B: AsRef<[u8]>, A: SetAnswer<'a>>(
         &'a self,
         keys: &[B],
-        out: &mut O,
+        out: &mut Out<'_, 'a, A>,
     ) -> Result<usize> {
         let mut found = 0;
         for (number, key) in keys.iter().enumerate() {
@@ -203,7 +242,7 @@ impl<'k, 'a> Pending<'k, 'a> {
     }
 
     /// Asks the segments that are worth asking: all of them for every key that is still pending.
-    fn ask_all<O: Out<'a> + ?Sized>(&mut self, out: &mut O) -> Result<usize> {
+    fn ask_all<A: SetAnswer<'a>>(&mut self, out: &mut Out<'_, 'a, A>) -> Result<usize> {
         let (inner, mut found) = (self.inner, 0);
         for (i, run) in inner.runs.iter().enumerate() {
             match (run, &inner.mapped) {
@@ -229,11 +268,11 @@ impl<'k, 'a> Pending<'k, 'a> {
 
     /// Asks the segments of a run that the map names for the keys that are pending. The numbers of those that
     /// are answered become [`ANSWERED`].
-    fn ask_mapped<O: Out<'a> + ?Sized>(
+    fn ask_mapped<A: SetAnswer<'a>>(
         &mut self,
         mapped: &'a Mapped,
         run: &Range<u32>,
-        out: &mut O,
+        out: &mut Out<'_, 'a, A>,
     ) -> Result<usize> {
         let inner = self.inner;
         let hashes = self.hashes[0].of(inner.hashers[0], &self.keys);
@@ -267,12 +306,12 @@ impl<'k, 'a> Pending<'k, 'a> {
 
     /// The second round of [`ask_mapped`](Self::ask_mapped): of the first `open` asks, what the map names besides. All
     /// of it at once, and the newest answer of each key taken.
-    fn ask_others<O: Out<'a> + ?Sized>(
+    fn ask_others<A: SetAnswer<'a>>(
         &mut self,
         mapped: &'a Mapped,
         run: &Range<u32>,
         open: usize,
-        out: &mut O,
+        out: &mut Out<'_, 'a, A>,
     ) -> Result<usize> {
         let inner = self.inner;
         let mut others = Others::default();
@@ -315,11 +354,11 @@ impl<'k, 'a> Pending<'k, 'a> {
     }
 
     /// Asks one segment for all keys that are pending.
-    fn ask<O: Out<'a> + ?Sized>(
+    fn ask<A: SetAnswer<'a>>(
         &mut self,
         number: usize,
         segment: &'a Segment,
-        out: &mut O,
+        out: &mut Out<'_, 'a, A>,
     ) -> Result<usize> {
         let hasher = self.inner.hasher_of[number] as usize;
         let hashes = self.hashes[hasher].of(self.inner.hashers[hasher], &self.keys);
@@ -338,12 +377,12 @@ impl<'k, 'a> Pending<'k, 'a> {
 
     /// Answers the keys that the segment has live, and keeps the others. Returns how many were answered.
     #[inline]
-    fn settle<O: Out<'a> + ?Sized>(
+    fn settle<A: SetAnswer<'a>>(
         &mut self,
         number: usize,
         segment: &Segment,
         is_live: impl Fn(Value<'a>) -> bool,
-        out: &mut O,
+        out: &mut Out<'_, 'a, A>,
     ) -> usize {
         let doc_base = segment.doc_base();
         self.keep(|pending, i| {

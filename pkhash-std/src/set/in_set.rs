@@ -9,9 +9,9 @@ use roaring::RoaringBitmap;
 
 use super::batch::{Asker, CHUNK, Hashes};
 use super::map::{Mapped, Run};
-use super::segment::Segment;
+use super::segment::{Answer, Segment};
 use super::{Inner, SegmentSet};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The docs of an in-set query: those of the set, doc bases added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -247,11 +247,9 @@ impl<'a> Query<'a> {
 /// Segment and doc ID of a match, doc base added.
 #[inline]
 fn found(number: u32, segment: &Segment, value: Value<'_>) -> Result<u64> {
-    let doc = value.doc_id();
-    doc.and_then(|doc| doc.checked_add(segment.doc_base()))
+    let answer = Answer { value, segment: number, doc_base: segment.doc_base() };
+    answer
+        .global_doc_id()
         .map(|doc| u64::from(number) << 32 | u64::from(doc))
-        .ok_or_else(|| Error::NoDocId {
-            segment: number as usize,
-            value: value.as_bytes().to_vec(),
-        })
+        .ok_or_else(|| answer.no_doc_id())
 }

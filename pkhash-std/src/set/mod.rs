@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::folder::open_tables;
 use crate::table_file::OpenOptions;
 
+pub use batch::SetAnswer;
 pub use in_set::{DocIds, InSet};
 pub use map::{MapInfo, MapOptions};
 use map::{Mapped, Numbers, Run, is_uniform};
@@ -238,6 +239,16 @@ impl SegmentSet {
             return inner.get_mapped(mapped, run, key);
         }
         inner.candidates(key).find_map(|candidate| candidate.ask(key).transpose()).transpose()
+    }
+
+    /// Looks up one key and answers with the doc ID of its newest live match, the segment's doc base added.
+    ///
+    /// # Errors
+    /// [`Error::NoDocId`] if the value is no doc ID, or none of 32 bits with the doc base; or as
+    /// [`get`](Self::get).
+    pub fn get_doc_id(&self, key: &[u8]) -> Result<Option<u32>> {
+        let Some(answer) = self.get(key)? else { return Ok(None) };
+        answer.global_doc_id().map(Some).ok_or_else(|| answer.no_doc_id())
     }
 
     /// The segments that are worth asking for one key, the newest first.

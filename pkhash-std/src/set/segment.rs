@@ -293,4 +293,10 @@ impl<'a> Answer<'a> {
     pub fn global_doc_id(self) -> Option<u32> {
         self.value.doc_id()?.checked_add(self.doc_base)
     }
+
+    /// The error of who asked for doc IDs.
+    #[cold]
+    pub(super) fn no_doc_id(self) -> Error {
+        Error::NoDocId { segment: self.segment(), value: self.value.as_bytes().to_vec() }
+    }
 }

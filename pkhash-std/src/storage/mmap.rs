@@ -143,6 +143,6 @@ impl OrderedTerms {
     pub unsafe fn map(table: &TableFile) -> Result<Self> {
         let path = Self::path_of(table)?;
         // SAFETY: the caller promises what it needs.
-        unsafe { OrderedOptions::new().map(path, &table.table()) }
+        unsafe { OrderedOptions::new().map(path, table.table()) }
     }
 }

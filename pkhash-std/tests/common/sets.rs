@@ -110,6 +110,25 @@ pub(crate) fn version_of(answer: Answer<'_>) -> u64 {
     u64::from_le_bytes(answer.value().as_bytes()[4..].try_into().unwrap())
 }
 
+/// Doc IDs are those of the answers; a match that has none is an error.
+fn check_doc_ids(set: &SegmentSet, batch: &[Vec<u8>], expected: &[Option<Answer<'_>>]) {
+    let doc_id = |answer: &Option<Answer<'_>>| answer.map(Answer::global_doc_id);
+    let mut out = vec![Some(u32::MAX); batch.len()];
+    let found = set.get_batch(batch, &mut out);
+    if expected.iter().any(|answer| doc_id(answer) == Some(None)) {
+        assert!(matches!(found, Err(Error::NoDocId { .. })), "{found:?}");
+    } else {
+        assert_eq!(found.unwrap(), expected.iter().flatten().count());
+        assert!(out.iter().copied().eq(expected.iter().map(|answer| doc_id(answer).flatten())));
+    }
+    for (key, answer) in batch.iter().zip(expected) {
+        match (set.get_doc_id(key), doc_id(answer)) {
+            (Err(Error::NoDocId { .. }), Some(None)) => {}
+            (found, doc_id) => assert_eq!(found.unwrap(), doc_id.flatten()),
+        }
+    }
+}
+
 /// All ways to ask.
 pub(crate) fn check(
     set: &SegmentSet,
@@ -152,8 +171,9 @@ pub(crate) fn check(
         assert_eq!(out, expected);
         assert_eq!(found, expected.iter().flatten().count());
         let mut contained = vec![rng.below(2) == 0; n];
-        assert_eq!(set.contains_batch(&batch, &mut contained).unwrap(), found);
+        assert_eq!(set.get_batch(&batch, &mut contained).unwrap(), found);
         assert!(contained.iter().copied().eq(expected.iter().map(Option::is_some)));
+        check_doc_ids(set, &batch, &expected);
 
         let in_set = set.in_set(&batch).unwrap();
         let mut all = BTreeSet::new();
