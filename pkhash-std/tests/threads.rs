@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::opening::{How, Opening};
 use common::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
 use pkhash_std::{
-    Control, DocMap, Error, Kernel, Layout, LayoutChoice, LiveDocs, MapOptions, MergeInput,
+    Answer, Control, DocMap, Error, Kernel, Layout, LayoutChoice, LiveDocs, MapOptions, MergeInput,
     MergeOptions, OnDuplicate, OpenOptions, Options, Segment, SegmentSet, TableFile, Value,
     WriterOptions, build_slice, build_slice_to, merge, merge_to,
 };
@@ -486,7 +486,7 @@ fn builds_of_many_threads() {
                 let mapped = set.with_map(&options).unwrap();
                 assert_eq!(mapped.map(), alone.map());
                 let keys = &keys[..2000];
-                let (mut found, mut expected) = (vec![None; 2000], vec![None; 2000]);
+                let (mut found, mut expected) = (vec![None::<Answer<'_>>; 2000], vec![None; 2000]);
                 assert_eq!(mapped.get_batch(keys, &mut found).unwrap(), keys.len());
                 alone.get_batch(keys, &mut expected).unwrap();
                 assert_eq!(found, expected);
