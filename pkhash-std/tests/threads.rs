@@ -185,9 +185,7 @@ impl Snapshot {
         let mut contained = vec![false; keys.len()];
         assert_eq!(set.get_batch(&keys, &mut contained).unwrap(), hits);
         for (i, key) in keys.iter().enumerate() {
-            let is = |answer: pkhash_std::Answer<'_>| {
-                (answer.segment(), answer.global_doc_id().unwrap())
-            };
+            let is = |answer: Answer<'_>| (answer.segment(), answer.global_doc_id().unwrap());
             assert_eq!(answers[i].map(is), expected[i]);
             assert_eq!(set.get(key).unwrap().map(is), expected[i]);
             assert_eq!(contained[i], expected[i].is_some());
@@ -581,7 +579,7 @@ fn a_companion() {
         }
     });
     let terms: OrderedTerms =
-        OrderedOptions::new().open(folder.path("two.fst"), &file.table()).unwrap();
+        OrderedOptions::new().open(folder.path("two.fst"), file.table()).unwrap();
     let docs: Vec<(&Vec<u8>, u64)> = model
         .iter()
         .map(|(key, value)| (key, u64::from_le_bytes(value.as_slice().try_into().unwrap())))
