@@ -230,23 +230,23 @@ fn opened_in_every_way() {
     for mode in modes() {
         for trusted in [false, true] {
             let options = OrderedOptions::new().trusted(trusted);
-            let terms = mode.companion(options, &path, &view).unwrap();
+            let terms = mode.companion(options, &path, view).unwrap();
             shared(&terms);
-            assert!(terms.belongs_to(&view));
+            assert!(terms.belongs_to(view));
             check(&terms, &docs, &[]);
         }
     }
     let bytes = folder.read("t.pkh.fst");
-    let terms = OrderedOptions::new().from_bytes(bytes, &view).unwrap();
+    let terms = OrderedOptions::new().from_bytes(bytes, view).unwrap();
     assert_eq!(terms.path(), None);
     check(&terms, &docs, &[]);
     // The same docs as the table's.
     for (key, doc) in &terms {
         assert_eq!(table.get(&key).unwrap().unwrap().as_u64(), Some(doc));
     }
-    let error = OrderedOptions::new().open(folder.path("missing"), &view).unwrap_err();
+    let error = OrderedOptions::new().open(folder.path("missing"), view).unwrap_err();
     assert!(matches!(error, Error::Io { .. }));
-    let error = OrderedOptions::new().open(folder.root(), &view).unwrap_err();
+    let error = OrderedOptions::new().open(folder.root(), view).unwrap_err();
     assert!(matches!(error, Error::NotAFile { .. }));
 }
 
@@ -322,7 +322,7 @@ fn the_bytes_are_those_of_the_format() {
 }
 
 fn open(bytes: &[u8], table: &TableFile) -> Result<OrderedTerms> {
-    OrderedOptions::new().from_bytes(bytes, &table.table())
+    OrderedOptions::new().from_bytes(bytes, table.table())
 }
 
 fn fault(bytes: &[u8], table: &TableFile) -> (&'static str, u64, u64, u64) {
@@ -408,7 +408,7 @@ fn what_does_not_fit_is_named() {
         let other = table_with(&folder, "other.pkh", Options::default(), &other);
         assert_eq!(fault(&good, &other).0, what);
         let terms = open(&good, &table).unwrap();
-        assert!(!terms.belongs_to(&other.table()));
+        assert!(!terms.belongs_to(other.table()));
         assert!(matches!(terms.verify(&other), Err(Error::Companion { .. })));
     }
     // The message has all of it, and the file's name.

@@ -49,7 +49,7 @@ fn pairs_are_found_while_they_are_replaced() {
                         mode.companion(OrderedOptions::new(), path, table)
                     };
                     let (table, terms) = OrderedTerms::open_pair_by(path, open, companion).unwrap();
-                    assert!(terms.belongs_to(&table.table()));
+                    assert!(terms.belongs_to(table.table()));
                     assert_eq!(terms.iter().count() as u64, table.footer().keys);
                     reads.fetch_add(1, Ordering::Relaxed);
                 }

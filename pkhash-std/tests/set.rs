@@ -311,7 +311,7 @@ fn segment_maps_of_perfect_tables() {
         // Few keys for many segments.
         let all = set.with_map(&MapOptions::default()).unwrap();
         for keys in asked.chunks(7).take(200) {
-            let mut out = vec![None; keys.len()];
+            let mut out = vec![None::<Answer<'_>>; keys.len()];
             all.get_batch(keys, &mut out).unwrap();
             for (key, found) in keys.iter().zip(out) {
                 let seen = found.map(|found| (found.segment(), found.doc_id().unwrap(), 0));
@@ -409,7 +409,7 @@ fn building_a_segment_map() {
             assert!(info.bytes <= 4 * 700_000, "{info:?}");
             infos.push(info);
             let asked = &keys[240_000..260_000];
-            let mut out = vec![None; asked.len()];
+            let mut out = vec![None::<Answer<'_>>; asked.len()];
             assert_eq!(mapped.get_batch(asked, &mut out).unwrap(), asked.len());
             for (i, found) in out.into_iter().enumerate() {
                 let at = 240_000 + i;
@@ -536,7 +536,7 @@ fn batches_of_keys_that_are_in_several_segments() {
         let set = SegmentSet::new(set).unwrap().with_map(&MapOptions::default()).unwrap();
         let mut asked: Vec<Vec<u8>> = (0..22_000u64).map(|i| i.to_be_bytes().repeat(2)).collect();
         rng.shuffle(&mut asked);
-        let mut out = vec![None; asked.len()];
+        let mut out = vec![None::<Answer<'_>>; asked.len()];
         let found = set.get_batch(&asked, &mut out).unwrap();
         let mut expected = 0;
         for (key, answer) in asked.iter().zip(out) {
@@ -583,7 +583,7 @@ fn damage_in_a_set_names_the_table() {
     let twice = SegmentSet::new(vec![sound.clone()]).unwrap();
     let twice = twice.with_map(&MapOptions::default()).unwrap();
     let set = twice.with([damaged], &[]).unwrap();
-    let mut out = vec![None; keys.len()];
+    let mut out = vec![None::<Answer<'_>>; keys.len()];
     names_it(set.get_batch(&keys, &mut out).unwrap_err());
     names_it(set.get(keys[0].as_bytes()).unwrap_err());
     names_it(set.in_set(&keys).unwrap_err());
@@ -759,7 +759,7 @@ fn batches_of_another_length() {
     for set in [set, SegmentSet::default()] {
         for n in [0, 1, 3] {
             let errors = [
-                set.get_batch(&["k", "j"], &mut vec![None; n]).unwrap_err(),
+                set.get_batch(&["k", "j"], &mut vec![None::<Answer<'_>>; n]).unwrap_err(),
                 set.get_batch(&["k", "j"], &mut vec![false; n]).unwrap_err(),
             ];
             for error in errors {

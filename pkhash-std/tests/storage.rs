@@ -403,7 +403,7 @@ fn companions_that_are_replaced_under_their_readers() {
         for mode in modes() {
             for trusted in [false, true] {
                 let options = OrderedOptions::new().trusted(trusted);
-                let terms = mode.companion(options, companion_path(&path), &table.table()).unwrap();
+                let terms = mode.companion(options, companion_path(&path), table.table()).unwrap();
                 readers.push((terms, model));
             }
         }

@@ -194,7 +194,7 @@ impl Stage {
             }
             // Beside a new table, an old companion is known for what it is.
             let Some(table) = &table else { continue };
-            let opened: Result<OrderedTerms, _> = OrderedOptions::new().open(&path, &table.table());
+            let opened: Result<OrderedTerms, _> = OrderedOptions::new().open(&path, table.table());
             let matches = new != i;
             assert_eq!(opened.is_ok(), matches, "{}: {what}: {opened:?}", self.name);
         }

@@ -156,7 +156,7 @@ pub(crate) fn note_stale_companion(table: &Path, companion: Option<&Path>) {
     let Some(path) = companion else { return };
     // The same table, built anew, has the same companion. What it says of its table is not in the fst.
     let fits = map::table(OpenOptions::new(), table)
-        .and_then(|file| map::companion(OrderedOptions::new().trusted(true), path, &file.table()));
+        .and_then(|file| map::companion(OrderedOptions::new().trusted(true), path, file.table()));
     match fits {
         Ok(_) => {}
         Err(Error::Companion { .. }) => note(format_args!(

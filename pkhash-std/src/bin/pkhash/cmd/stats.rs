@@ -143,7 +143,7 @@ impl Args {
 
     fn measure(&self, path: &Path) -> Result<Measured> {
         let file = self.open.open(path)?;
-        let facts = Facts::measure(&file.table())
+        let facts = Facts::measure(file.table())
             .map_err(|source| pkhash_std::Error::Table { path: Some(path.into()), source })?;
         // One that is of no use is no reason not to show the table.
         let ordered = file.path().is_some_and(ui::has_companion).then(|| {
