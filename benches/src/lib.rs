@@ -3,8 +3,8 @@
 // Mapping is the only exception: `map`.
 #![deny(unsafe_code)]
 
-use pkhash_core::build::{self, Entry, LayoutChoice, Options, ValueChoice};
-use pkhash_core::{Layout, Table, Value, ValueFormat};
+use pkhash_core::builder::{self, Entry, LayoutChoice, Options, ValueChoice};
+use pkhash_core::{Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 
 pub mod row;
@@ -148,11 +148,11 @@ pub fn table<K: AsRef<[u8]>>(keys: &[K], options: &Options) -> Lines {
     let mut entries: Vec<Entry<'_>> =
         keys.iter().zip(&values).map(|(key, value)| options.entry(key.as_ref(), value)).collect();
     let mut spare = vec![Entry::default(); keys.len()];
-    build::sort(&mut entries, &mut spare).expect("scratch is long enough");
-    let len = build::table_len(options, &entries).expect("keys that fit the options");
+    builder::sort(&mut entries, &mut spare).expect("scratch is long enough");
+    let len = builder::table_len(options, &entries).expect("keys that fit the options");
     let mut out = Lines::new(len);
-    let mut scratch = vec![0; build::scratch_len(keys.len())];
-    build::build(options, &mut entries, &mut spare, &mut scratch, &mut out)
+    let mut scratch = vec![0; builder::scratch_len(keys.len())];
+    builder::build(Scalar, options, &mut entries, &mut spare, &mut scratch, &mut out)
         .expect("keys that fit the options");
     out
 }

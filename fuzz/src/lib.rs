@@ -17,7 +17,7 @@ mod sets;
 use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
-use pkhash_core::build::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
 use pkhash_core::{Error, Footer, Hasher, Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 use pkhash_std::{

@@ -3,7 +3,7 @@
 
 use arbitrary::Arbitrary;
 use pkhash_core::Hasher;
-use pkhash_core::build::{Options, ValueChoice};
+use pkhash_core::builder::{Options, ValueChoice};
 use pkhash_std::{
     Automaton, Error, KeyRegex, OpenOptions, OrderedOptions, OrderedTerms, TableFile,
 };

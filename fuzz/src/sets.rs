@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::Arbitrary;
 use pkhash_core::Hasher;
-use pkhash_core::build::Options;
+use pkhash_core::builder::Options;
 use pkhash_simd::Kernel;
 use pkhash_std::OpenOptions;
 

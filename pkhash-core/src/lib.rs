@@ -6,7 +6,7 @@
 //!
 //! * [`Table`] reads a table that is in memory, from any slice at any address;
 //! * [`Lookup`] reads one that is not, by naming the bytes it needs;
-//! * [`mod@build`] writes one into the caller's buffer;
+//! * [`mod@builder`] writes one into the caller's buffer;
 //! * [`mod@map`] tells which of many tables are worth asking for a key, and [`get_batch_of`] asks them;
 //! * [`Kernel`] is what a machine contributes; `pkhash-simd` has kernels for vector units;
 //! * `pkhash-std` adds files, a writer with a memory budget, merging, and the `pkhash` command.
@@ -22,7 +22,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod build;
+pub mod builder;
 mod error;
 mod filter;
 pub mod format;

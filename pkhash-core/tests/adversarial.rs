@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use common::craft;
 use common::raw::{self, put};
 use common::{Counting, PROBED, Pair, Reads, Rng, build, doc_ids, exercise, lookup, try_build};
-use pkhash_core::build::{self, Options};
+use pkhash_core::builder::{self, Options};
 use pkhash_core::{
     Error, Footer, Hasher, Layout, Scalar, Table, Value, control, home, partition, tag,
 };
@@ -194,7 +194,7 @@ fn sorting_is_not_quadratic() {
             count.set(count.get() + 1);
             a.cmp(b)
         };
-        build::sort_by(&mut items, &mut vec![0; n], |item| hash(*item), order).unwrap();
+        builder::sort_by(&mut items, &mut vec![0; n], |item| hash(*item), order).unwrap();
         assert!(items.is_sorted_by_key(|item| (hash(*item), *item)));
         count.get()
     };

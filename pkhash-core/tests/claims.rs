@@ -10,7 +10,7 @@ use common::footers::{
 };
 use common::raw::{self, RawFooter, RawPartition, align};
 use common::{Counting, PROBED, Reads, Rng, build, doc_ids, lookup};
-use pkhash_core::build::{self, Entry, Options};
+use pkhash_core::builder::{self, Entry, Options};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
 use pkhash_core::{
     Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Scalar, Stage, Table, Value, control, home,
@@ -33,10 +33,10 @@ fn uuids(options: &Options, n: u64) -> Vec<u8> {
     let mut entries: Vec<Entry<'_>> =
         keys.iter().zip(&values).map(|(key, value)| options.entry(key, value)).collect();
     let mut scratch = vec![Entry::default(); entries.len()];
-    let mut term_slots = vec![0; build::scratch_len(entries.len())];
-    build::sort(&mut entries, &mut scratch).unwrap();
-    let mut out = vec![0; build::table_len(options, &entries).unwrap()];
-    build::build(options, &mut entries, &mut scratch, &mut term_slots, &mut out).unwrap();
+    let mut term_slots = vec![0; builder::scratch_len(entries.len())];
+    builder::sort(&mut entries, &mut scratch).unwrap();
+    let mut out = vec![0; builder::table_len(options, &entries).unwrap()];
+    builder::build(Scalar, options, &mut entries, &mut scratch, &mut term_slots, &mut out).unwrap();
     out
 }
 

@@ -6,7 +6,7 @@ mod common;
 use common::raw::{self, Block, Field, put};
 use common::recipes::RECIPES;
 use common::{Rng, ask, exercise, walk};
-use pkhash_core::build::{LayoutChoice, Options};
+use pkhash_core::builder::{LayoutChoice, Options};
 use pkhash_core::{Footer, Layout, Lookup, Scalar, Table, Value, format};
 
 /// A golden file's name, its bytes, and some keys, most of them in it.

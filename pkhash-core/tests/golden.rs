@@ -12,7 +12,7 @@ use std::path::Path;
 use common::raw::{self, Block};
 use common::recipes::{self, RECIPES, Recipe};
 use golden_recipes::{LINES, Open, Verify, bad_tail, faults, set_entry, set_tail};
-use pkhash_core::build::Options;
+use pkhash_core::builder::Options;
 use pkhash_core::{Error, Layout, Table};
 
 fn bless() -> bool {

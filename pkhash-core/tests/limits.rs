@@ -6,7 +6,7 @@ mod common;
 use common::footers::{assert_accepted, inline, perfect, refused, spans, term_order};
 use common::raw::{RawFooter, RawPartition};
 use common::{Pair, exercise, lookup, try_build};
-use pkhash_core::build::{Entry, KeyStats, LayoutChoice, Options, ValueChoice};
+use pkhash_core::builder::{Entry, KeyStats, LayoutChoice, Options, ValueChoice};
 use pkhash_core::format::{
     MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_PARTITION_KEYS,
     MAX_RECORD_BYTES, MAX_SLOTS,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::footers::{perfect, perfect_bytes, spans};
 use common::raw::{self, RawFooter, RawPartition};
 use common::{Pair, Rng, build, check};
-use pkhash_core::build::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
 use pkhash_core::map::MapLine;
 use pkhash_core::{
     GROUP_MAX, HashedKeys, Hasher, Kernel, Layout, Matches, Scalar, Table, Value, ValueFormat,

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Pair, Rng, build, check, craft, lookup, raw, try_build};
-use pkhash_core::build::{
+use pkhash_core::builder::{
     self, Assembler, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
 };
 use pkhash_core::format::{self, MAX_INLINE_KEY_LEN, TAIL_LEN};
@@ -357,18 +357,19 @@ fn no_keys_and_one_key() {
     }
     // An empty table needs no entries, scratch or values at all.
     let mut out = [0; 1024];
-    let len = build::build(&Options::default(), &mut [], &mut [], &mut [], &mut out).unwrap();
+    let len =
+        builder::build(Scalar, &Options::default(), &mut [], &mut [], &mut [], &mut out).unwrap();
     assert_eq!(Table::open(&out[..len]).unwrap().get(Scalar, b""), Ok(None));
 }
 
-/// [`build::build`] into a buffer that is larger than needed and marked; `Err` only if the buffer has
+/// [`builder::build`] into a buffer that is larger than needed and marked; `Err` only if the buffer has
 /// not been touched.
 fn build_marked(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>, Error> {
     let mut entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
     let mut spare = vec![Entry::default(); entries.len()];
-    let mut scratch = vec![0; build::scratch_len(entries.len())];
+    let mut scratch = vec![0; builder::scratch_len(entries.len())];
     let mut out = vec![0xaa; 1 << 16];
-    let built = build::build(options, &mut entries, &mut spare, &mut scratch, &mut out);
+    let built = builder::build(Scalar, options, &mut entries, &mut spare, &mut scratch, &mut out);
     match built {
         Ok(len) => {
             assert!(out[len..].iter().all(|byte| *byte == 0xaa), "written past the table");
@@ -412,8 +413,8 @@ fn duplicates_are_an_error_and_leave_nothing_behind() {
     let options = Options::default();
     let pairs = [(b"k".to_vec(), vec![1]), (b"j".to_vec(), vec![2]), (b"k".to_vec(), vec![3])];
     let mut entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
-    build::sort(&mut entries, &mut [Entry::default(); 3]).unwrap();
-    let Err(Error::DuplicateKey { index }) = build::table_len(&options, &entries) else {
+    builder::sort(&mut entries, &mut [Entry::default(); 3]).unwrap();
+    let Err(Error::DuplicateKey { index }) = builder::table_len(&options, &entries) else {
         panic!("a key occurs twice");
     };
     assert_eq!([entries[index - 1].value, entries[index].value], [&[1], &[3]]);
@@ -552,14 +553,14 @@ fn entries_that_are_not_as_said() {
         let options = Options { partition_bits: Some(2), ..fixed(layout) };
         let pairs = numbered(200, 8);
         let mut entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
-        build::sort(&mut entries, &mut vec![Entry::default(); 200]).unwrap();
+        builder::sort(&mut entries, &mut vec![Entry::default(); 200]).unwrap();
         let plan = options.plan(&stats(&pairs)).unwrap();
         let starts: Vec<usize> =
             (0..=4).map(|p| entries.partition_point(|e| partition(e.hash, 2) < p)).collect();
-        let mut scratch = vec![0; build::scratch_len(200)];
+        let mut scratch = vec![0; builder::scratch_len(200)];
         let mut out = vec![0xaa; 1 << 16];
         let mut write = |p: u32, entries: &[Entry<'_>]| {
-            let written = plan.write_partition(p, entries, &mut scratch, &mut out);
+            let written = plan.write_partition(Scalar, p, entries, &mut scratch, &mut out);
             let error = written.expect_err("not as said");
             assert_eq!(plan.partition_len(p, entries), Err(error));
             assert!(out.iter().all(|byte| *byte == 0xaa), "{error}: written nevertheless");
@@ -597,7 +598,8 @@ fn buffers_too_small() {
         };
         let run = |spare: usize, scratch: usize, out: usize| {
             let mut entries = entries.clone();
-            build::build(
+            builder::build(
+                Scalar,
                 &options,
                 &mut entries,
                 &mut vec![Entry::default(); spare],
@@ -606,7 +608,7 @@ fn buffers_too_small() {
             )
         };
         let small = |what, expected, found| Err(Error::BufferTooSmall { what, expected, found });
-        let enough = build::scratch_len(50);
+        let enough = builder::scratch_len(50);
         assert_eq!(run(50, enough, whole), Ok(whole));
         for spare in [0, 1, 49] {
             assert_eq!(run(spare, enough, whole), small("scratch for sorting", 50, spare));
@@ -629,15 +631,16 @@ fn buffers_too_small() {
         }
 
         let mut entries = entries.clone();
-        build::sort(&mut entries, &mut vec![Entry::default(); 50]).unwrap();
+        builder::sort(&mut entries, &mut vec![Entry::default(); 50]).unwrap();
         let first = entries.partition_point(|entry| partition(entry.hash, 1) == 0);
         let plan = options.plan(&stats(&pairs)).unwrap();
         let len = plan.partition_len(0, &entries[..first]).unwrap();
         let mut scratch = vec![0; plan.scratch_len(first)];
         for found in [0, 1, len - 1] {
             let mut out = vec![0; found];
-            let written =
-                plan.write_partition(0, &entries[..first], &mut scratch, &mut out).map(|_| 0);
+            let written = plan
+                .write_partition(Scalar, 0, &entries[..first], &mut scratch, &mut out)
+                .map(|_| 0);
             assert_eq!(written, Err(Error::PartitionBuffer { needed: len, found }));
         }
         for found in [0, 95, 191] {
@@ -649,7 +652,8 @@ fn buffers_too_small() {
 
         // Partitions that are missing, or too many.
         let mut out = vec![0; len];
-        let written = plan.write_partition(0, &entries[..first], &mut scratch, &mut out).unwrap();
+        let written =
+            plan.write_partition(Scalar, 0, &entries[..first], &mut scratch, &mut out).unwrap();
         assert_eq!(written.bytes(), len as u64);
         let mut directory = [0; 192];
         let mut assembler = Assembler::new(&plan, &mut directory).unwrap();
@@ -693,7 +697,7 @@ fn partition_by_partition_is_the_same_table() {
             let pairs = numbered(300, 12);
             let mut entries: Vec<Entry<'_>> =
                 pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
-            build::sort(&mut entries, &mut vec![Entry::default(); 300]).unwrap();
+            builder::sort(&mut entries, &mut vec![Entry::default(); 300]).unwrap();
             let plan = options.plan(&stats(&pairs)).unwrap();
             assert_eq!(plan.layout(), layout);
             let mut directory = vec![0; plan.directory_len()];
@@ -708,7 +712,8 @@ fn partition_by_partition_is_the_same_table() {
                     .collect();
                 let mut out = vec![0xaa; plan.partition_len(p, &mine).unwrap() + 100];
                 let mut scratch = vec![0; plan.scratch_len(mine.len())];
-                let written = plan.write_partition(p, &mine, &mut scratch, &mut out).unwrap();
+                let written =
+                    plan.write_partition(Scalar, p, &mine, &mut scratch, &mut out).unwrap();
                 assert_eq!(written.partition().keys as usize, mine.len());
                 partitions.push((*written.partition(), written.bytes()));
                 assembler.push(&written).unwrap();
@@ -1171,7 +1176,7 @@ fn scratch_is_enough_for_any_number_of_keys() {
         let options = Options { partition_bits: Some(0), ..fixed(layout) };
         let plan = options.plan(&stats(&numbered(3, 8))).unwrap();
         for n in 0..=600 {
-            let (needed, said) = (plan.scratch_len(n), build::scratch_len(n));
+            let (needed, said) = (plan.scratch_len(n), builder::scratch_len(n));
             assert!(needed <= said, "{layout}: {n} keys need {needed}, not {said}");
             if n > 64 && n % 59 != 0 {
                 continue;
@@ -1179,10 +1184,11 @@ fn scratch_is_enough_for_any_number_of_keys() {
             let pairs = numbered(n as u64, 8);
             let mut entries: Vec<Entry<'_>> =
                 pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
-            build::sort(&mut entries, &mut vec![Entry::default(); n]).unwrap();
+            builder::sort(&mut entries, &mut vec![Entry::default(); n]).unwrap();
             let mut out = vec![0; plan.partition_len(0, &entries).unwrap()];
             let mut write = |scratch: usize| {
-                plan.write_partition(0, &entries, &mut vec![!0; scratch], &mut out).map(|_| ())
+                plan.write_partition(Scalar, 0, &entries, &mut vec![!0; scratch], &mut out)
+                    .map(|_| ())
             };
             assert_eq!(write(needed), Ok(()));
             if needed > 0 {
@@ -1199,7 +1205,7 @@ fn perfect_keys_that_do_not_fit_the_plan() {
     let length = |expected, found| Err(Error::KeyLength { expected, found });
     let plan_of =
         |options: Options, pairs: &[Pair]| (options, options.plan(&stats(pairs)).unwrap());
-    let len_of = |(options, plan): &(Options, build::Plan), len: usize, value: &[u8]| {
+    let len_of = |(options, plan): &(Options, builder::Plan), len: usize, value: &[u8]| {
         let key = vec![0; len];
         plan.partition_len(0, &[options.entry(&key, value)]).map(|_| ())
     };
@@ -1236,7 +1242,7 @@ fn counts_may_be_too_high() {
             for p in 0..2 {
                 let mut out = vec![0; plan.partition_len(p, &[]).unwrap()];
                 let mut scratch = vec![0; plan.scratch_len(0)];
-                let written = plan.write_partition(p, &[], &mut scratch, &mut out).unwrap();
+                let written = plan.write_partition(Scalar, p, &[], &mut scratch, &mut out).unwrap();
                 assembler.push(&written).unwrap();
                 bytes.extend(out);
             }

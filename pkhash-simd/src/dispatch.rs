@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use pkhash_core::build::{Entry, Plan, Written};
+use pkhash_core::builder::{Entry, Plan, Written};
 use pkhash_core::map::{Ask, MapLine, SegmentMap};
 use pkhash_core::{Dispatch, Result, Scalar, Task};
 
@@ -194,7 +194,7 @@ impl Kernel {
         self.single(Candidates { map, hash, each });
     }
 
-    /// [`Plan::write_partition_with`] with this kernel.
+    /// [`Plan::write_partition`] with this kernel.
     ///
     /// # Errors
     /// As [`Plan::write_partition`].
@@ -299,7 +299,7 @@ impl Task for WritePartition<'_, '_> {
 
     #[inline(always)]
     fn run<K: pkhash_core::Kernel>(self, kernel: K) -> Result<Written> {
-        self.plan.write_partition_with(kernel, self.p, self.entries, self.scratch, self.out)
+        self.plan.write_partition(kernel, self.p, self.entries, self.scratch, self.out)
     }
 }
 

@@ -12,7 +12,7 @@ use common::core::raw::{self, put};
 use common::core::recipes::{self, RECIPES};
 use common::core::{Pair, Rng, build};
 use common::{answers, with};
-use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
+use pkhash_core::builder::{LayoutChoice, Options, ValueChoice};
 use pkhash_core::map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapLine, MapPlan, SegmentMap};
 use pkhash_core::{
     CHUNK, EMPTY, Error, GROUP_MAX, HashedKeys, Hasher, Layout, Matches, Scalar, Table, Value,

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use pkhash_core::build::{Entry, Plan};
+use pkhash_core::builder::{Entry, Plan};
 
 use crate::error::{Error, Result};
 use crate::memory::{has_headroom, push, reserve};

@@ -84,7 +84,7 @@ pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 #[cfg(feature = "ordered")]
 pub use fst::{Automaton, automaton};
 pub use pkhash_core as core;
-pub use pkhash_core::build::{LayoutChoice, Options, ValueChoice};
+pub use pkhash_core::builder::{LayoutChoice, Options, ValueChoice};
 pub use pkhash_core::{
     FixedKeys, Footer, HashedKeys, Hasher, Keys, Layout, Table, Value, ValueFormat, ValueKind,
 };

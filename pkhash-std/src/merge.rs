@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pkhash_core::build::{Entry, KeyStats, LayoutChoice, Options, PerfectShape, Plan, ValueChoice};
+use pkhash_core::builder::{
+    Entry, KeyStats, LayoutChoice, Options, PerfectShape, Plan, ValueChoice,
+};
 use pkhash_core::{Footer, Hasher, Layout, RecordPlace, ValueFormat, ValueKind};
 use pkhash_simd::Kernel;
 

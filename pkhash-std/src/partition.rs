@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pkhash_core::build::{self, Assembler, Entry, Plan, Written};
+use pkhash_core::builder::{self, Assembler, Entry, Plan, Written};
 use pkhash_core::{Footer, format};
 use pkhash_simd::Kernel;
 
@@ -256,7 +256,7 @@ impl Builder<'_> {
             let mut unsorted = recycle(std::mem::take(&mut buffers.unsorted));
             reserve(&mut unsorted, given)?;
             unsorted.resize(given, Entry::default());
-            build::sort(&mut entries, &mut unsorted)?;
+            builder::sort(&mut entries, &mut unsorted)?;
             buffers.unsorted = recycle(unsorted);
         }
         self.drop_duplicates(&mut entries)?;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use pkhash_core::ValueKind;
-use pkhash_core::build::{Entry, KeyStats, Plan, sort_by};
+use pkhash_core::builder::{Entry, KeyStats, Plan, sort_by};
 
 use crate::error::{Error, Result};
 use crate::memory::reserve;
@@ -82,8 +82,8 @@ fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: us
     let partitions = (keys.len() / CHUNK).try_into().unwrap_or(u32::MAX);
     let pool = &Pool::new(options.threads, partitions);
     let integers = match table.value {
-        pkhash_core::build::ValueChoice::Fixed(value) => value.kind() == ValueKind::Integer,
-        pkhash_core::build::ValueChoice::Auto => true,
+        pkhash_core::builder::ValueChoice::Fixed(value) => value.kind() == ValueKind::Integer,
+        pkhash_core::builder::ValueChoice::Auto => true,
     };
     let mut numbered: Vec<Numbered> = Vec::new();
     reserve(&mut numbered, keys.len())?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pkhash_core::build::{Entry, KeyStats, Plan};
+use pkhash_core::builder::{Entry, KeyStats, Plan};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pkhash_core::ValueKind;
-use pkhash_core::build::{KeyStats, Options, ValueChoice};
+use pkhash_core::builder::{KeyStats, Options, ValueChoice};
 use pkhash_simd::Kernel;
 
 use crate::collect::{Collector, Encoded, collected_memory};

@@ -15,7 +15,7 @@ use common::{
     too_many_of_one_hash,
 };
 use pkhash_std::core::Error as CoreError;
-use pkhash_std::core::build::PerfectShape;
+use pkhash_std::core::builder::PerfectShape;
 use pkhash_std::{
     Built, DELETED, DocMap, Error, Hasher, Layout, LayoutChoice, MergeInput, MergeOptions,
     OnDuplicate, Options, Result, TableFile, ValueChoice, ValueFormat, WriterOptions, merge,

@@ -13,7 +13,7 @@ use common::{
     of_slice, open_all, publish, slices, too_many_of_one_hash,
 };
 use pkhash_std::core::Error as CoreError;
-use pkhash_std::core::build::PerfectShape;
+use pkhash_std::core::builder::PerfectShape;
 use pkhash_std::{
     Control, Error, Hasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Options, TableFile,
     TableWriter, ValueChoice, ValueFormat, WriterOptions,

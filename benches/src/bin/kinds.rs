@@ -10,7 +10,7 @@ use std::hint::black_box;
 use pkhash_benches::{
     Random, check, independent_reads, options, queries_of, row::Rows, singly, table, to_doc_ids,
 };
-use pkhash_core::build::Options;
+use pkhash_core::builder::Options;
 use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries, row::Rows};
-use pkhash_core::build::{Options, sort_by};
+use pkhash_core::builder::{Options, sort_by};
 use pkhash_core::{HashedKeys, Hasher, Layout, Value};
 use pkhash_std::{
     Answer, DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile,

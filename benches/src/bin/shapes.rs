@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pkhash_benches::{Lines, check, keys, options, queries, to_doc_ids};
-use pkhash_core::build::{Options, PerfectShape};
+use pkhash_core::builder::{Options, PerfectShape};
 use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
 use pkhash_std::{WriterOptions, build_slice_to};

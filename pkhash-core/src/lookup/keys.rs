@@ -244,9 +244,3 @@ impl Keys for FixedKeys<'_> {
         bytes.chunks_exact(self.width).take(n)
     }
 }
-
-/// The hash of key number `i`: the known one, or the one that is computed.
-#[inline(always)]
-pub(super) fn hash_of<Q: Keys>(keys: &Q, i: usize, compute: impl FnOnce() -> u64) -> u64 {
-    keys.known_hash(i).unwrap_or_else(compute)
-}

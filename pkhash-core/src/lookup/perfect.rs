@@ -1,7 +1,7 @@
 //! Perfect tables: hash → pilot → record, with an offset line between them if records have no places of
 //! their own.
 
-use super::keys::{Answer, Keys, hash_of};
+use super::keys::{Answer, Keys};
 use super::{admitted, filter_word, past_the_body, value_in};
 use crate::error::Result;
 use crate::format::bytes_at_u64;
@@ -342,7 +342,10 @@ where
         for (i, (((place, word), (at, line)), key)) in next.zip(&mut to_hash).enumerate() {
             let (table, records) = tables.of(first + i);
             let bits = table.footer.partition_bits;
-            let hash = hash_of(keys, first + i, || records.hash(table.footer.hasher, key));
+            let hash = match keys.known_hash(first + i) {
+                Some(hash) => hash,
+                None => records.hash(table.footer.hasher, key),
+            };
             if FILTER {
                 let (word_at, mask) = filter_word(bits, &table.directory, hash);
                 kernel.prefetch(table.data, word_at as usize);

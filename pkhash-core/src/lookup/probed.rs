@@ -1,6 +1,6 @@
 //! Tables that are probed: inline and term-order.
 
-use super::keys::{Answer, Keys, hash_of};
+use super::keys::{Answer, Keys};
 use super::{admitted, filter_word, past_the_body, value_in};
 use crate::error::Result;
 use crate::format::bytes_at_u64;
@@ -314,7 +314,11 @@ impl<'a> Table<'a> {
         block.live = Live::all(n.min(BLOCK));
         // Each key is borrowed once: an `AsRef` may answer differently the next time.
         for (i, key) in keys.from(first, n).enumerate().take(BLOCK) {
-            let hash = hash_of(keys, first + i, || hasher.hash(key));
+            // No closure: it would stay outside.
+            let hash = match keys.known_hash(first + i) {
+                Some(hash) => hash,
+                None => hasher.hash(key),
+            };
             (block.keys[i], block.hashes[i]) = (key, hash);
             if FILTER {
                 (block.at[i], block.masks[i]) = filter_word(bits, &directory, hash);

@@ -43,7 +43,7 @@ pub enum Stage {
     Record,
 }
 
-/// One lookup that leaves reading to its caller: the explicit form of the pipeline, for tables that
+/// One lookup that leaves reading to its caller: the stages of a lookup made explicit, for tables that
 /// are not in memory. Only the footer must be (see [`Footer::parse`]).
 ///
 /// Ask [`want`](Self::want) which bytes come next, read them, hand them to

@@ -12,7 +12,9 @@ pub(crate) mod recipes;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use pkhash_core::build::{self, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{
+    self, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
+};
 use pkhash_core::map::{LINE_TAGS, MapLine};
 use pkhash_core::{
     CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, HashedKeys, Kernel, Layout, Lookup, Matches,
@@ -66,24 +68,24 @@ pub(crate) fn try_build(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>> {
         pairs.iter().map(|(key, value)| options.entry(key, value)).collect();
     let mut spare = vec![Entry::default(); entries.len()];
     let mut scratch = vec![!0; scratch_len(options, pairs)];
-    build::sort(&mut entries, &mut spare)?;
-    let mut out = vec![0xaa; build::table_len(options, &entries)?];
-    let len = build::build(options, &mut entries, &mut spare, &mut scratch, &mut out)?;
+    builder::sort(&mut entries, &mut spare)?;
+    let mut out = vec![0xaa; builder::table_len(options, &entries)?];
+    let len = builder::build(Scalar, options, &mut entries, &mut spare, &mut scratch, &mut out)?;
     assert_eq!(len, out.len());
     Ok(out)
 }
 
-/// Words of scratch with which a table of these pairs can be built: more than `build::scratch_len`
+/// Words of scratch with which a table of these pairs can be built: more than `builder::scratch_len`
 /// only for another shape.
 pub(crate) fn scratch_len(options: &Options, pairs: &[Pair]) -> usize {
     let n = pairs.len();
     if options.shape == PerfectShape::default() {
-        return build::scratch_len(n);
+        return builder::scratch_len(n);
     }
     // Any plan of this shape will do.
     let value = ValueChoice::Fixed(ValueFormat::opaque(0).expect("a width that values have"));
     let plan = Options { value, ..*options }.plan(&KeyStats::default());
-    plan.map_or(0, |plan| plan.scratch_len(n)).max(build::scratch_len(n))
+    plan.map_or(0, |plan| plan.scratch_len(n)).max(builder::scratch_len(n))
 }
 
 /// [`try_build`] of pairs that a table can be made of.

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use pkhash_core::build::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
 use pkhash_core::{Hasher, Layout, ValueFormat};
 
 use super::{Pair, Rng, build, craft};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pkhash_core::build::sort_by;
+use pkhash_core::builder::sort_by;
 use pkhash_core::map::Ask;
 use pkhash_core::{HashedKeys, Value};
 use roaring::RoaringBitmap;

@@ -11,12 +11,13 @@ pub(crate) mod companions;
 pub(crate) mod opening;
 pub(crate) mod sets;
 
+use pkhash_core::Scalar;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pkhash_std::core::Error as CoreError;
-use pkhash_std::core::build::{self, Entry, KeyStats};
+use pkhash_std::core::builder::{self, Entry, KeyStats};
 use pkhash_std::{
     Built, Error, Kernel, OpenOptions, Options, Result, TableFile, TableWriter, Value, ValueChoice,
     ValueKind, WriterOptions,
@@ -165,10 +166,10 @@ pub(crate) fn build_in_core<'p>(
         stats.add(entry.key, if entry.value.len() > 8 { &[] } else { entry.value });
     }
     let mut spare = vec![Entry::default(); entries.len()];
-    build::sort(&mut entries, &mut spare)?;
+    builder::sort(&mut entries, &mut spare)?;
     let mut scratch = vec![0; options.plan(&stats)?.scratch_len(entries.len())];
-    let mut out = vec![0xaa; build::table_len(options, &entries)?];
-    let len = build::build(options, &mut entries, &mut spare, &mut scratch, &mut out)?;
+    let mut out = vec![0xaa; builder::table_len(options, &entries)?];
+    let len = builder::build(Scalar, options, &mut entries, &mut spare, &mut scratch, &mut out)?;
     assert_eq!(len, out.len());
     Ok(out)
 }

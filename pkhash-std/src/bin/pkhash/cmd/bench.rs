@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::core::build::KeyStats;
+use pkhash_std::core::builder::KeyStats;
 use pkhash_std::{
     Answer as Match, MAX_SEGMENTS, MapOptions, Options, Segment, SegmentSet, ValueChoice,
     WriterOptions, build_slice,

@@ -1,199 +1,26 @@
-//! Building a table into the caller's buffers: no allocator, and the same bytes whatever the machine.
-//!
-//! A table is built partition by partition:
-//!
-//! 1. count the keys ([`KeyStats`]) and let [`Options::plan`] choose layout, value width and
-//!    partitions;
-//! 2. give each partition its entries, sorted by [`sort`], and write it with
-//!    [`Plan::write_partition`];
-//! 3. report each partition to an [`Assembler`], which keeps the directory and makes the tail.
-//!
-//! Who has all keys in memory calls [`build`], which does all of it.
-//!
-//! ```
-//! use pkhash_core::build::{self, Entry, Options};
-//! use pkhash_core::{Scalar, Table};
-//!
-//! let options = Options::default();
-//! let keys: [&[u8]; 3] = [b"B000000001", b"B000000002", b"B000000003"];
-//! let values = [10u32.to_le_bytes(), 20u32.to_le_bytes(), 30u32.to_le_bytes()];
-//! let mut entries = [Entry::default(); 3];
-//! for (i, entry) in entries.iter_mut().enumerate() {
-//!     *entry = options.entry(keys[i], &values[i]);
-//! }
-//! let (mut spare, mut scratch) = ([Entry::default(); 3], [0; build::scratch_len(3)]);
-//! let mut out = [0; 1024];
-//! let len = build::build(&options, &mut entries, &mut spare, &mut scratch, &mut out)?;
-//! let table = Table::open(&out[..len])?;
-//! assert_eq!(table.get(Scalar, b"B000000002")?.and_then(|v| v.doc_id()), Some(20));
-//! # Ok::<(), pkhash_core::Error>(())
-//! ```
+//! The decisions about a table, and its partitions one by one.
 
-mod inline;
-mod perfect;
-mod solve;
-mod sort;
-mod term_order;
-
-pub use perfect::PerfectShape;
-pub use sort::{sort, sort_by};
-
+use super::{
+    Entry, KeyStats, LayoutChoice, Options, PARTITION_BYTES, PARTITION_KEYS, PerfectShape,
+    ValueChoice,
+};
+use super::{solve, term_order};
 use crate::error::{Error, Result};
 use crate::filter::{self, DEFAULT_FILTER_BITS, MAX_FILTER_BITS};
-use crate::format::directory::{self, Partition};
+use crate::format::directory::Partition;
 use crate::format::footer::{Footer, footer_len};
 use crate::format::{
-    self, HEAD_LEN, MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN,
-    MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS, TAIL_LEN, checksum,
+    self, MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_PARTITION_KEYS,
+    MAX_RECORD_BYTES, MAX_SLOTS, TAIL_LEN, checksum,
 };
 use crate::hash::{self, Hasher};
-use crate::kernel::{Kernel, Scalar};
+use crate::kernel::Kernel;
 use crate::layout::perfect as perfect_layout;
 use crate::layout::{Layout, copy, varint_len};
 use crate::value::{Value, ValueFormat, ValueKind};
 use crate::verify::set_in_filter;
 
-/// Keys of a partition that [`Options::plan`] aims at: a partition of short keys is then built within
-/// a processor's cache, and a merge of large tables needs little memory.
-pub const PARTITION_KEYS: u64 = 1 << 17;
-
-/// Bytes of keys and values of a partition that [`Options::plan`] aims at, so that the memory for
-/// one partition stays bounded with long keys too.
-pub const PARTITION_BYTES: u64 = 8 << 20;
-
-/// A key, its hash and its value, on the way into a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry<'k> {
-    /// The hash of the key by the table's hasher.
-    pub hash: u64,
-    /// The key.
-    pub key: &'k [u8],
-    /// The value. An integer's little-endian bytes may be more than the table keeps, if those beyond
-    /// are 0; opaque values have just the table's width.
-    pub value: &'k [u8],
-}
-
-/// Which layout a table is to have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LayoutChoice {
-    /// Perfect, or term-order if keys of different lengths are too long for offset lines, or keys of
-    /// one length are longer than [`MAX_FIXED_KEY_LEN`].
-    #[default]
-    Auto,
-    /// This one; an error if the keys do not fit it.
-    Fixed(Layout),
-}
-
-/// Kind and width that a table's values are to have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ValueChoice {
-    /// Integers of as many bytes as the largest one needs.
-    #[default]
-    Auto,
-    /// Just these.
-    Fixed(ValueFormat),
-}
-
-/// What a caller may choose about a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The layout.
-    pub layout: LayoutChoice,
-    /// The values.
-    pub value: ValueChoice,
-    /// Filter bits for each key, 0…64; 0: no filter. 10 admit about 1.7 % of absent keys. `None`: 10,
-    /// but no filter for a perfect table, where a key that is absent costs one record anyway.
-    pub filter_bits: Option<u8>,
-    /// The hash and its seed. Tables that are searched or merged together share one.
-    pub hasher: Hasher,
-    /// 2^n partitions, n ≤ [`Layout::max_partition_bits`]; `None`: by the number and the length of the
-    /// keys.
-    pub partition_bits: Option<u8>,
-    /// Perfect tables: lay records back to back, even where keeping each of them within a cache line
-    /// would cost less than 8 % of room.
-    pub packed: bool,
-    /// Perfect tables: how many buckets and slots.
-    pub shape: PerfectShape,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            layout: LayoutChoice::Auto,
-            value: ValueChoice::Auto,
-            filter_bits: None,
-            hasher: Hasher::new(0),
-            partition_bits: None,
-            packed: false,
-            shape: PerfectShape::default(),
-        }
-    }
-}
-
-/// What has to be known of all keys before the first partition can be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeyStats {
-    /// Number of keys.
-    pub keys: u64,
-    /// Their lengths together.
-    pub key_bytes: u64,
-    /// Length of the shortest; 0 without keys.
-    pub min_key_len: u64,
-    /// Length of the longest.
-    pub max_key_len: u64,
-    /// The largest value read as an integer; 0 for values wider than 8 bytes.
-    pub max_value: u64,
-}
-
-impl KeyStats {
-    /// Adds one key.
-    #[inline]
-    pub fn add(&mut self, key: &[u8], value: &[u8]) {
-        let len = key.len() as u64;
-        let value = Value::new(value).as_u64().unwrap_or(0);
-        self.merge(&Self {
-            keys: 1,
-            key_bytes: len,
-            min_key_len: len,
-            max_key_len: len,
-            max_value: value,
-        });
-    }
-
-    /// Adds all that `other` counted.
-    #[inline]
-    pub fn merge(&mut self, other: &Self) {
-        self.min_key_len = match (self.keys, other.keys) {
-            (0, _) => other.min_key_len,
-            (_, 0) => self.min_key_len,
-            _ => self.min_key_len.min(other.min_key_len),
-        };
-        self.keys = self.keys.saturating_add(other.keys);
-        self.key_bytes = self.key_bytes.saturating_add(other.key_bytes);
-        self.max_key_len = self.max_key_len.max(other.max_key_len);
-        self.max_value = self.max_value.max(other.max_value);
-    }
-
-    /// What the footer of a table says of its keys.
-    #[must_use]
-    pub const fn of(footer: &Footer) -> Self {
-        Self {
-            keys: footer.keys,
-            key_bytes: footer.key_bytes,
-            min_key_len: footer.min_key_len as u64,
-            max_key_len: footer.max_key_len as u64,
-            max_value: footer.max_value,
-        }
-    }
-}
-
 impl Options {
-    /// An entry with the hash that these options ask for.
-    #[must_use]
-    pub fn entry<'k>(&self, key: &'k [u8], value: &'k [u8]) -> Entry<'k> {
-        Entry { hash: self.hasher.hash(key), key, value }
-    }
-
     /// Chooses layout, value width and partitions for keys that were counted. The counts may be too
     /// high (duplicates that will be dropped): that costs at most some bytes.
     ///
@@ -298,26 +125,26 @@ impl Options {
 /// The decisions about a table that is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    layout: Layout,
-    value: ValueFormat,
-    filter_bits: u8,
-    hasher: Hasher,
-    partition_bits: u8,
+    pub(super) layout: Layout,
+    pub(super) value: ValueFormat,
+    pub(super) filter_bits: u8,
+    pub(super) hasher: Hasher,
+    pub(super) partition_bits: u8,
     /// Length of all keys of an inline table, or of a perfect one without offset lines; otherwise 0.
-    key_len: u32,
-    records_per_line: u8,
-    unit: u8,
-    shape: PerfectShape,
+    pub(super) key_len: u32,
+    pub(super) records_per_line: u8,
+    pub(super) unit: u8,
+    pub(super) shape: PerfectShape,
 }
 
 /// A partition that was written: what the directory and the tail will say of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    partition: Partition,
-    stats: KeyStats,
+    pub(super) partition: Partition,
+    pub(super) stats: KeyStats,
     /// Where the sections end.
-    ends: [u64; 4],
-    evictions: u64,
+    pub(super) ends: [u64; 4],
+    pub(super) evictions: u64,
 }
 
 /// How much a partition will take, found before it is written.
@@ -401,7 +228,11 @@ impl Plan {
 
     /// The slots of sorted entries, in order: the first free slot from each home on.
     #[inline(always)]
-    fn slots(&self, homes: u32, entries: &[Entry<'_>]) -> impl Iterator<Item = (u32, u32)> {
+    pub(super) fn slots(
+        &self,
+        homes: u32,
+        entries: &[Entry<'_>],
+    ) -> impl Iterator<Item = (u32, u32)> {
         let bits = self.partition_bits;
         let mut free = 0;
         entries.iter().map(move |entry| {
@@ -416,7 +247,7 @@ impl Plan {
     /// Writes the bytes of an entry's value that the table keeps to the front of a record, and returns
     /// them as an integer.
     #[inline(always)]
-    fn put_value(&self, entry: &Entry<'_>, record: &mut [u8]) -> Result<u64> {
+    pub(super) fn put_value(&self, entry: &Entry<'_>, record: &mut [u8]) -> Result<u64> {
         let value = self.kept(entry.value)?;
         let out = record.get_mut(..value.len()).unwrap_or_default();
         copy(value, out);
@@ -534,7 +365,7 @@ impl Plan {
     }
 
     /// A footer with what the plan says.
-    const fn footer(&self) -> Footer {
+    pub(super) const fn footer(&self) -> Footer {
         Footer {
             layout: self.layout,
             value: self.value,
@@ -567,7 +398,8 @@ impl Plan {
 
     /// Writes partition `p` to the front of `out`: as many bytes as
     /// [`partition_len`](Self::partition_len) says. The entries are all of the partition's, sorted as
-    /// [`sort`] does; `scratch` holds at least [`scratch_len`](Self::scratch_len) words.
+    /// [`sort`] does; `scratch` holds at least [`scratch_len`](Self::scratch_len) words. The kernel prefetches keys,
+    /// which may lie far apart; the bytes are the same with every one.
     ///
     /// # Errors
     /// [`Error::Unsorted`], [`Error::DuplicateKey`] or [`Error::WrongPartition`] for entries that are
@@ -575,22 +407,7 @@ impl Plan {
     /// [`Error::TooLarge`] past the format's limits, too many keys of one hash among them;
     /// [`Error::Unsolvable`] for keys that no seed of the partition can place; [`Error::BufferTooSmall`] for
     /// the scratch, [`Error::PartitionBuffer`] for `out`.
-    pub fn write_partition(
-        &self,
-        p: u32,
-        entries: &[Entry<'_>],
-        scratch: &mut [u64],
-        out: &mut [u8],
-    ) -> Result<Written> {
-        self.write_partition_with(Scalar, p, entries, scratch, out)
-    }
-
-    /// [`write_partition`](Self::write_partition), which prefetches keys with a kernel's help: for entries
-    /// whose keys lie far apart.
-    ///
-    /// # Errors
-    /// As [`write_partition`](Self::write_partition).
-    pub fn write_partition_with<K: Kernel>(
+    pub fn write_partition<K: Kernel>(
         &self,
         kernel: K,
         p: u32,
@@ -658,196 +475,4 @@ impl Written {
     pub const fn evictions(&self) -> u64 {
         self.evictions
     }
-}
-
-/// Keeps the directory while partitions are written one after the other, and makes the tail.
-///
-/// A table is [`head`](crate::format::head), the partitions in order, the directory, the tail.
-#[derive(Debug)]
-pub struct Assembler<'b> {
-    plan: Plan,
-    directory: &'b mut [u8],
-    next: u32,
-    at: u64,
-    slots: u64,
-    exceptions: u64,
-    dense: bool,
-    pilots: u64,
-    stats: KeyStats,
-}
-
-impl<'b> Assembler<'b> {
-    /// Begins a table. `directory` holds [`Plan::directory_len`] bytes.
-    ///
-    /// # Errors
-    /// [`Error::BufferTooSmall`].
-    pub fn new(plan: &Plan, directory: &'b mut [u8]) -> Result<Self> {
-        let (expected, found) = (plan.directory_len(), directory.len());
-        let directory = directory.get_mut(..expected).ok_or(Error::BufferTooSmall {
-            what: "buffer for the directory",
-            expected,
-            found,
-        })?;
-        Ok(Self {
-            plan: *plan,
-            directory,
-            next: 0,
-            at: HEAD_LEN as u64,
-            slots: 0,
-            exceptions: 0,
-            dense: true,
-            pilots: 0,
-            stats: KeyStats::default(),
-        })
-    }
-
-    /// Notes the next partition: they are written in order, and none is left out, even if empty.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] if all have been noted.
-    pub fn push(&mut self, written: &Written) -> Result<()> {
-        let Written { mut partition, stats, .. } = *written;
-        let p = self.next as usize;
-        let partitions = u64::from(self.plan.partitions());
-        if u64::from(self.next) >= partitions {
-            return Err(Error::TooLarge {
-                what: "partitions",
-                expected: partitions,
-                found: u64::from(self.next) + 1,
-            });
-        }
-        partition.offset = self.at;
-        let hot = p * directory::HOT_LEN;
-        let cold = (partitions as usize) * directory::HOT_LEN + p * directory::COLD_LEN;
-        self.directory[hot..hot + directory::HOT_LEN]
-            .copy_from_slice(&partition.encode_hot(&self.plan.footer()));
-        self.directory[cold..cold + directory::COLD_LEN].copy_from_slice(&partition.encode_cold());
-        self.next += 1;
-        // 2^16 partitions of less than 2^48 bytes.
-        self.at += written.bytes();
-        self.slots += u64::from(partition.slots);
-        self.exceptions += u64::from(partition.exceptions);
-        self.dense &= partition.slots > 0;
-        self.pilots += u64::from(partition.buckets);
-        self.stats.merge(&stats);
-        Ok(())
-    }
-
-    /// Facts, directory and tail, once every partition has been noted. Directory and tail come last in
-    /// the file, in this order.
-    ///
-    /// # Errors
-    /// [`Error::BufferTooSmall`] if partitions are missing.
-    pub fn finish(self) -> Result<(Footer, &'b [u8], [u8; TAIL_LEN])> {
-        let partitions = self.plan.partitions();
-        if self.next != partitions {
-            return Err(Error::BufferTooSmall {
-                what: "number of partitions",
-                expected: partitions as usize,
-                found: self.next as usize,
-            });
-        }
-        // Key lengths were checked against MAX_KEY_LEN.
-        let footer = Footer {
-            min_key_len: self.stats.min_key_len as u32,
-            max_key_len: self.stats.max_key_len as u32,
-            keys: self.stats.keys,
-            slots: self.slots,
-            exceptions: self.exceptions,
-            dense: self.dense,
-            pilots: self.pilots,
-            key_bytes: self.stats.key_bytes,
-            max_value: self.stats.max_value,
-            file_len: self.at + footer_len(self.plan.partition_bits) as u64,
-            directory_at: self.at,
-            records_per_line: if self.stats.keys == 0 { 0 } else { self.plan.records_per_line },
-            ..self.plan.footer()
-        };
-        let tail = footer.encode_tail(self.directory);
-        Ok((footer, self.directory, tail))
-    }
-}
-
-/// Splits entries sorted by hash into those of each partition.
-fn by_partition<'e, 'k>(
-    plan: &Plan,
-    mut entries: &'e [Entry<'k>],
-) -> impl Iterator<Item = (u32, &'e [Entry<'k>])> {
-    (0..plan.partitions()).map(move |p| {
-        let end = entries.partition_point(|entry| plan.partition_of(entry.hash) <= p);
-        let (mine, rest) = entries.split_at(end);
-        entries = rest;
-        (p, mine)
-    })
-}
-
-/// Length of the table that [`build`] makes of these entries, once they are sorted.
-///
-/// # Errors
-/// As [`build`].
-pub fn table_len(options: &Options, sorted: &[Entry<'_>]) -> Result<usize> {
-    let plan = plan_of(options, sorted)?;
-    let mut len = HEAD_LEN as u64 + footer_len(plan.partition_bits) as u64;
-    for (p, entries) in by_partition(&plan, sorted) {
-        len += plan.partition_len(p, entries)? as u64;
-    }
-    usize::try_from(len).map_err(|_| Error::TooLarge {
-        what: "bytes",
-        expected: usize::MAX as u64,
-        found: len,
-    })
-}
-
-fn plan_of(options: &Options, entries: &[Entry<'_>]) -> Result<Plan> {
-    let opaque = matches!(options.value, ValueChoice::Fixed(v) if v.kind() == ValueKind::Opaque);
-    let mut stats = KeyStats::default();
-    for entry in entries {
-        stats.add(entry.key, if opaque { &[] } else { entry.value });
-    }
-    options.plan(&stats)
-}
-
-/// Words of scratch with which a table of so many keys can be built, whatever its layout, in the default
-/// shape. [`Plan::scratch_len`] of the largest partition is less.
-#[must_use]
-pub const fn scratch_len(keys: usize) -> usize {
-    // 3 words for each key of a term-order partition; for each of a perfect one 8 bytes for its hash, 4
-    // for its entry and 4 for its slot, and 12 for each bucket of 2.5.
-    3 * keys + 4
-}
-
-/// Builds a whole table into `out` and returns its length. Sorts the entries, for which `spare` holds as
-/// many as there are; `scratch` holds [`scratch_len`] words, or what the largest partition needs.
-///
-/// # Errors
-/// As [`Options::plan`] and [`Plan::write_partition`]; [`Error::BufferTooSmall`] names what is needed.
-pub fn build<'k>(
-    options: &Options,
-    entries: &mut [Entry<'k>],
-    spare: &mut [Entry<'k>],
-    scratch: &mut [u64],
-    out: &mut [u8],
-) -> Result<usize> {
-    let plan = plan_of(options, entries)?;
-    sort(entries, spare)?;
-    let expected = table_len(options, entries)?;
-    let found = out.len();
-    let out = out.get_mut(..expected).ok_or(Error::BufferTooSmall {
-        what: "buffer for the table",
-        expected,
-        found,
-    })?;
-    let (body, footer) = out.split_at_mut(expected - footer_len(plan.partition_bits));
-    let (directory, tail_out) = footer.split_at_mut(plan.directory_len());
-    let mut assembler = Assembler::new(&plan, directory)?;
-    let (head, mut body) = body.split_at_mut(HEAD_LEN);
-    head.copy_from_slice(&format::head());
-    for (p, entries) in by_partition(&plan, entries) {
-        let written = plan.write_partition(p, entries, scratch, body)?;
-        assembler.push(&written)?;
-        body = core::mem::take(&mut body).get_mut(written.bytes() as usize..).unwrap_or_default();
-    }
-    let (_, _, tail) = assembler.finish()?;
-    tail_out.copy_from_slice(&tail);
-    Ok(expected)
 }
