@@ -9,10 +9,10 @@
 use std::hint::black_box;
 
 use iai_callgrind::{library_benchmark, library_benchmark_group, main};
-use pkhash_benches::{Key, Lines, keys, options, queries, table};
+use pkhash_benches::{Key, Lines, keys, map, options, queries, table};
 use pkhash_core::{Layout, Table, Value};
 use pkhash_simd::Kernel;
-use pkhash_std::{Answer, MapOptions, OpenOptions, Segment, SegmentSet};
+use pkhash_std::{Answer, MapOptions, OpenOptions, Segment, SegmentSet, TableFile};
 
 const KEYS: usize = 20_000;
 const QUERIES: usize = 4096;
@@ -74,6 +74,71 @@ fn batch(work: Work) -> usize {
     found
 }
 
+/// A mapped file of keys of `L` bytes: what callers of the public API have.
+struct FileWork<const L: usize> {
+    file: TableFile,
+    asked: Vec<[u8; L]>,
+    answers: Vec<Option<u32>>,
+}
+
+fn file<const L: usize>(absent: u64) -> FileWork<L> {
+    file_of(Layout::Perfect, absent)
+}
+
+fn file_of<const L: usize>(layout: Layout, absent: u64) -> FileWork<L> {
+    // The first bytes of a key's hash stream: distinct, and of any length.
+    let long = |key: &Key| -> [u8; L] { std::array::from_fn(|i| key[i % 16] ^ (i / 16) as u8) };
+    let keys = keys(KEYS);
+    let (asked, answers) = queries(&keys, QUERIES, absent);
+    let keys: Vec<[u8; L]> = keys.iter().map(long).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("table.pkh");
+    std::fs::write(&path, &*table(&keys, &options(layout, 0))).expect("a file");
+    // The mapping keeps the file, not its name.
+    FileWork { file: map(&path), asked: asked.iter().map(long).collect(), answers }
+}
+
+#[library_benchmark]
+#[bench::hits_8(file::<8>(0))]
+#[bench::hits_10(file::<10>(0))]
+#[bench::hits_16(file::<16>(0))]
+#[bench::misses_16(file::<16>(90))]
+#[bench::hits_20(file::<20>(0))]
+#[bench::hits_36(file::<36>(0))]
+#[bench::hits_24(file::<24>(0))]
+#[bench::inline_16(file_of::<16>(Layout::Inline, 0))]
+#[bench::term_order_16(file_of::<16>(Layout::TermOrder, 0))]
+fn file_get<const L: usize>(work: FileWork<L>) -> FileWork<L> {
+    for (key, answer) in work.asked.iter().zip(&work.answers) {
+        let value = work.file.get(key).expect("a sound table");
+        assert_eq!(value.is_some(), answer.is_some());
+    }
+    work
+}
+
+#[library_benchmark]
+#[bench::hits_16(file::<16>(0))]
+#[bench::misses_16(file::<16>(90))]
+#[bench::hits_36(file::<36>(0))]
+fn file_get_doc_id<const L: usize>(work: FileWork<L>) -> FileWork<L> {
+    for (key, answer) in work.asked.iter().zip(&work.answers) {
+        assert_eq!(work.file.get_doc_id(key).expect("a sound table"), *answer);
+    }
+    work
+}
+
+#[library_benchmark]
+#[bench::hits_16(file::<16>(0))]
+#[bench::misses_16(file::<16>(90))]
+#[bench::hits_36(file::<36>(0))]
+#[bench::hits_24(file::<24>(0))]
+fn file_batch<const L: usize>(work: FileWork<L>) -> FileWork<L> {
+    let mut out = vec![None::<u32>; QUERIES];
+    work.file.get_batch(&work.asked, &mut out).expect("a sound table");
+    assert_eq!(out, work.answers);
+    work
+}
+
 #[library_benchmark]
 #[bench::inline(keys(KEYS), Layout::Inline)]
 #[bench::term_order(keys(KEYS), Layout::TermOrder)]
@@ -130,5 +195,6 @@ fn set_in_set((set, asked, _): (SegmentSet, Vec<Key>, usize)) -> SegmentSet {
 
 library_benchmark_group!(name = sets; benchmarks = set_batch, set_get, set_in_set);
 library_benchmark_group!(name = lookups; benchmarks = get, batch);
+library_benchmark_group!(name = files; benchmarks = file_get, file_get_doc_id, file_batch);
 library_benchmark_group!(name = builds; benchmarks = build);
-main!(library_benchmark_groups = lookups, builds, sets);
+main!(library_benchmark_groups = lookups, files, builds, sets);

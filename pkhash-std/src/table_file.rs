@@ -297,17 +297,17 @@ impl TableFile {
 
     #[inline(never)]
     fn get_other(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.table().get(self.kernel, key).map_err(|source| self.error(source))
+        self.table().get_indirect(self.kernel, None, key).map_err(|source| self.error(source))
     }
 
     #[inline(never)]
     fn get_doc_id_other(&self, key: &[u8]) -> Result<Option<u32>> {
-        self.table().get_doc_id(self.kernel, key).map_err(|source| self.error(source))
+        self.table().get_doc_id_indirect(self.kernel, key).map_err(|source| self.error(source))
     }
 
     #[inline(never)]
     fn get_hashed_other(&self, hash: u64, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.table().get_hashed(self.kernel, hash, key).map_err(|source| self.error(source))
+        self.table().get_indirect(self.kernel, Some(hash), key).map_err(|source| self.error(source))
     }
 
     #[cold]
