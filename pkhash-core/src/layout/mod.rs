@@ -17,7 +17,6 @@ pub(crate) use term_order::{TermOrder, slot_word, varint_len, write_varint};
 use core::fmt;
 
 use crate::error::{Result, Section};
-use crate::hash::Hasher;
 
 /// What sections are aligned to, and padded to with zeros: a cache line.
 pub const ALIGN: u64 = 64;
@@ -127,12 +126,6 @@ pub(crate) trait Records: Copy {
     /// Takes a record apart: value, key, and the length of the record. `bytes` begins with it; of a perfect
     /// table they are all of it. `Err` names what is wrong.
     fn parse(self, bytes: &[u8]) -> Result<Parsed<'_>, &'static str>;
-
-    /// The hash of a key. Any number if the layout does not [take](Self::takes) it.
-    #[inline(always)]
-    fn hash(self, hasher: Hasher, key: &[u8]) -> u64 {
-        hasher.hash(key)
-    }
 }
 
 /// What a probing layout adds to a lookup: from a slot whose control byte matched to a record.

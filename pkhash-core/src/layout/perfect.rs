@@ -6,7 +6,6 @@
 
 use super::{ALIGN, MAX_INLINE_KEY_LEN, Parsed, Records, bytes_at, short_eq, split};
 use crate::error::Result;
-use crate::hash::Hasher;
 use crate::kernel::{Kernel, prefetch_all};
 
 /// Multipliers of [`spread`], [`slot`] and its pilots: odd, without pattern. Parts of the format.
@@ -230,12 +229,6 @@ impl Fixed {
 pub(crate) struct Sized<const L: usize>(Fixed);
 
 impl<const L: usize> Sized<L> {
-    /// `None` if keys have another length.
-    #[inline(always)]
-    pub(crate) fn new(fixed: Fixed) -> Option<Self> {
-        (fixed.key_len == L).then_some(Self(fixed))
-    }
-
     /// For keys that have this length, as the caller has seen to. (If they have not, answers are wrong.)
     #[inline(always)]
     pub(crate) const fn of(fixed: Fixed) -> Self {
@@ -262,57 +255,6 @@ impl<const L: usize> Sized<L> {
         let key_at = at.wrapping_add(self.0.value_width);
         let found: &[u8; L] = body.get(key_at..)?.first_chunk()?;
         if found == key { body.get(at..key_at) } else { None }
-    }
-}
-
-impl<const L: usize> Records for Sized<L> {
-    #[inline(always)]
-    fn takes(self, key: &[u8]) -> bool {
-        key.len() == L
-    }
-
-    #[inline(always)]
-    fn record_len(self, _key: &[u8]) -> usize {
-        self.0.value_width + L
-    }
-
-    #[inline(always)]
-    fn value<'r>(self, record: &'r [u8], key: &[u8]) -> Option<&'r [u8]> {
-        let (value, found) = split(record, self.0.value_width)?;
-        let (found, key): (&[u8; L], &[u8; L]) = (found.first_chunk()?, key.try_into().ok()?);
-        (found == key).then_some(value)
-    }
-
-    fn parse(self, record: &[u8]) -> Result<Parsed<'_>, &'static str> {
-        self.0.parse(record)
-    }
-
-    #[inline(always)]
-    fn hash(self, hasher: Hasher, key: &[u8]) -> u64 {
-        match key.first_chunk::<L>() {
-            Some(key) if key.len() == L => hasher.hash(key),
-            // It is not in the table, whatever its hash.
-            _ => 0,
-        }
-    }
-}
-
-impl<const L: usize> Perfect for Sized<L> {
-    const OFFSET_LINES: bool = false;
-
-    #[inline(always)]
-    fn at(self, slot: u32) -> u64 {
-        self.0.at(slot)
-    }
-
-    #[inline(always)]
-    fn unit(self) -> u8 {
-        1
-    }
-
-    #[inline(always)]
-    fn prefetch<K: Kernel>(self, kernel: K, data: &[u8], at: u64, key: &[u8]) {
-        self.0.prefetch(kernel, data, at, key);
     }
 }
 

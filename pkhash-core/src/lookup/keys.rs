@@ -3,6 +3,8 @@
 use core::ops::Deref;
 
 use crate::error::{Error, Result};
+use crate::layout::perfect::Sized;
+use crate::table::Table;
 use crate::value::Value;
 
 mod sealed {
@@ -35,6 +37,18 @@ pub trait Answer<'a>: Copy + Sealed {
     /// The answer for a key that is there.
     #[doc(hidden)]
     fn found(value: Value<'a>) -> Self;
+
+    /// The length of keys with which a table answers on the shortest path (see [`Table::get_direct`]);
+    /// `usize::MAX` if it does not.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn direct_len(table: &Table<'a>) -> usize {
+        table.direct_len
+    }
+
+    /// On that path, the answer for a key whose record can only lie at `at`, if it does.
+    #[doc(hidden)]
+    fn direct<const L: usize>(table: &Table<'a>, at: u64, key: &[u8; L]) -> Option<Self>;
 }
 
 impl<'a> Answer<'a> for Option<Value<'a>> {
@@ -44,9 +58,15 @@ impl<'a> Answer<'a> for Option<Value<'a>> {
     fn found(value: Value<'a>) -> Self {
         Some(value)
     }
+
+    #[inline(always)]
+    fn direct<const L: usize>(table: &Table<'a>, at: u64, key: &[u8; L]) -> Option<Self> {
+        let value = Sized::<L>::of(table.fixed).value_at(table.body, at, key)?;
+        Some(Some(Value::new(value)))
+    }
 }
 
-impl Answer<'_> for Option<u32> {
+impl<'a> Answer<'a> for Option<u32> {
     const ABSENT: Self = None;
     const DOC_IDS: bool = true;
 
@@ -54,14 +74,30 @@ impl Answer<'_> for Option<u32> {
     fn found(value: Value<'_>) -> Self {
         value.doc_id()
     }
+
+    #[inline(always)]
+    fn direct_len(table: &Table<'a>) -> usize {
+        table.direct_doc_id_len
+    }
+
+    #[inline(always)]
+    fn direct<const L: usize>(table: &Table<'a>, at: u64, key: &[u8; L]) -> Option<Self> {
+        let number = Sized::<L>::of(table.fixed).number_at(table.body, at, key)?;
+        Some(Some(number >> (table.doc_id_shift & 31)))
+    }
 }
 
-impl Answer<'_> for bool {
+impl<'a> Answer<'a> for bool {
     const ABSENT: Self = false;
 
     #[inline(always)]
     fn found(_: Value<'_>) -> Self {
         true
+    }
+
+    #[inline(always)]
+    fn direct<const L: usize>(table: &Table<'a>, at: u64, key: &[u8; L]) -> Option<Self> {
+        Sized::<L>::of(table.fixed).value_at(table.body, at, key).map(|_| true)
     }
 }
 
@@ -94,6 +130,14 @@ pub trait Keys: Sealed {
     }
 }
 
+/// At most `n` elements from the `first` on. As a slice: walks through several of them at once have one end
+/// to look for.
+#[inline(always)]
+fn some<T>(all: &[T], first: usize, n: usize) -> &[T] {
+    let rest = all.get(first..).unwrap_or_default();
+    rest.get(..n).unwrap_or(rest)
+}
+
 impl<B: AsRef<[u8]>> Keys for &[B] {
     #[inline(always)]
     fn len(&self) -> usize {
@@ -102,7 +146,7 @@ impl<B: AsRef<[u8]>> Keys for &[B] {
 
     #[inline(always)]
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        <[B]>::get(self, first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+        some(self, first, n).iter().map(AsRef::as_ref)
     }
 }
 
@@ -134,7 +178,7 @@ impl<S: Deref<Target: KeySlice>> Keys for &S {
 
     #[inline(always)]
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        self.keys().get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+        some(self.keys(), first, n).iter().map(AsRef::as_ref)
     }
 }
 
@@ -146,7 +190,7 @@ impl<B: AsRef<[u8]>, const N: usize> Keys for [B; N] {
 
     #[inline(always)]
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        self.as_slice().get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+        some(self, first, n).iter().map(AsRef::as_ref)
     }
 }
 
@@ -177,7 +221,7 @@ impl<B: AsRef<[u8]>> Keys for HashedKeys<'_, B> {
 
     #[inline(always)]
     fn from(&self, first: usize, n: usize) -> impl Iterator<Item = &[u8]> {
-        self.keys.get(first..).unwrap_or_default().iter().take(n).map(AsRef::as_ref)
+        some(self.keys, first, n).iter().map(AsRef::as_ref)
     }
 
     #[inline(always)]

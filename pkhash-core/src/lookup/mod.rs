@@ -12,11 +12,12 @@
 //! written for each use, since that is what decides speed:
 //!
 //! * `single` runs one key through all stages;
-//! * `probed` and `perfect` run a batch, each stage some keys behind the one before, so that many reads
+//! * `probed`, `perfect` and, on the shortest path, `direct` run a batch, each stage some keys behind the one before, so that many reads
 //!   are in flight, and name bytes by a prefetch; `many` does it over many tables;
 //! * `staged` ([`Lookup`]) hands the names to its caller, who reads from wherever the table lies: a
 //!   device, a socket, an object store.
 
+mod direct;
 mod keys;
 mod many;
 mod perfect;

@@ -344,7 +344,7 @@ where
             let bits = table.footer.partition_bits;
             let hash = match keys.known_hash(first + i) {
                 Some(hash) => hash,
-                None => records.hash(table.footer.hasher, key),
+                None => table.footer.hasher.hash(key),
             };
             if FILTER {
                 let (word_at, mask) = filter_word(bits, &table.directory, hash);

@@ -1,14 +1,14 @@
 //! One key, and the choice of code for a batch: once for all of it.
 
 use super::keys::{Answer, Keys};
-use super::{admitted, filter_word};
+use super::{admitted, direct, filter_word};
 use crate::error::{Error, Result};
 use crate::format::directory::PerfectEntry;
 use crate::kernel::{Dispatch, Kernel, Task};
 use crate::layout::Layout;
 use crate::layout::perfect::{self, Perfect, Sized};
 use crate::lookup::probed::ring;
-use crate::table::Table;
+use crate::table::{MOST_CACHED_PILOTS, Table};
 use crate::value::Value;
 
 /// Code for keys whose length is known when it is compiled: `$use` with `$L` for a length that has
@@ -298,10 +298,12 @@ impl<'a, Q: Keys, A: Answer<'a>> Task for PerfectBatch<'_, 'a, '_, Q, A> {
             return table.batch_perfect(kernel, table.footer.spans(), keys, out);
         }
         by_length!(
-            table.fixed.key_len(),
-            L => if let Some(records) = Sized::<L>::new(table.fixed) {
-                return table.batch_perfect(kernel, records, keys, out);
-            },
+            A::direct_len(table),
+            L => return Ok(if table.footer.pilots > MOST_CACHED_PILOTS {
+                direct::stream::<K, Q, A, L, true>(kernel, table, keys, out)
+            } else {
+                direct::stream::<K, Q, A, L, false>(kernel, table, keys, out)
+            }),
             {}
         );
         table.batch_perfect(kernel, table.fixed, keys, out)
