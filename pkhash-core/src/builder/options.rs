@@ -30,7 +30,7 @@ pub struct Entry<'k> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LayoutChoice {
     /// Perfect, or term-order if keys of different lengths are too long for offset lines, or keys of
-    /// one length are longer than [`MAX_FIXED_KEY_LEN`].
+    /// one length are longer than [`MAX_FIXED_KEY_LEN`](crate::format::MAX_FIXED_KEY_LEN).
     #[default]
     Auto,
     /// This one; an error if the keys do not fit it.

@@ -187,7 +187,7 @@ impl Plan {
         hash::partition(hash, self.partition_bits)
     }
 
-    /// Length of the directory: what an [`Assembler`] needs.
+    /// Length of the directory: what an [`Assembler`](super::Assembler) needs.
     #[must_use]
     pub const fn directory_len(&self) -> usize {
         footer_len(self.partition_bits) - TAIL_LEN
@@ -398,7 +398,7 @@ impl Plan {
 
     /// Writes partition `p` to the front of `out`: as many bytes as
     /// [`partition_len`](Self::partition_len) says. The entries are all of the partition's, sorted as
-    /// [`sort`] does; `scratch` holds at least [`scratch_len`](Self::scratch_len) words. The kernel prefetches keys,
+    /// [`sort`](super::sort()) does; `scratch` holds at least [`scratch_len`](Self::scratch_len) words. The kernel prefetches keys,
     /// which may lie far apart; the bytes are the same with every one.
     ///
     /// # Errors

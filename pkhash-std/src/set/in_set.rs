@@ -106,7 +106,7 @@ impl SegmentSet {
     /// every live one, in every segment. Doc IDs are those of the set: doc bases are added.
     ///
     /// # Errors
-    /// [`Error::NoDocId`] for a live match whose value is no doc ID, or none of 32 bits with the doc base
+    /// [`Error::NoDocId`](crate::Error::NoDocId) for a live match whose value is no doc ID, or none of 32 bits with the doc base
     /// added; otherwise as [`get`](Self::get).
     pub fn in_set<B: AsRef<[u8]>>(&self, keys: &[B]) -> Result<InSet> {
         let Some(first) = self.inner.hashers.first() else { return Ok(InSet::default()) };
