@@ -6,6 +6,7 @@ use std::ops::Range;
 use pkhash_core::map::Ask;
 use pkhash_core::{HashedKeys, Hasher, Table, Value, get_batch_of};
 
+use super::answers::{Out, SetAnswer};
 use super::map::{Mapped, Run};
 use super::segment::is_live_in;
 use super::{Answer, Inner, Segment, SegmentSet};
@@ -19,71 +20,6 @@ use crate::error::{Error, Result};
 /// of 1,024 / 4,096: perfect, 15 segments: 177 / 159; 60: 567 / 493; inline with filter, 15: 195 /
 /// 154; 60: 574 / 466. Of 256: 200, 693, 251, 868.
 pub(super) const CHUNK: usize = 4096;
-
-/// What a lookup in a set answers for a key: an [`Answer`], the doc ID in the set
-/// ([`Answer::global_doc_id`]), or whether there is a live match.
-pub trait SetAnswer<'a>: Copy + Sealed {
-    /// Of a key that has no live match.
-    #[doc(hidden)]
-    const ABSENT: Self;
-
-    /// Of a match; `None` if it has no such answer.
-    #[doc(hidden)]
-    fn of(answer: Answer<'a>) -> Option<Self>;
-}
-
-#[doc(hidden)]
-pub trait Sealed {}
-
-impl Sealed for Option<Answer<'_>> {}
-
-impl<'a> SetAnswer<'a> for Option<Answer<'a>> {
-    const ABSENT: Self = None;
-
-    #[inline]
-    fn of(answer: Answer<'a>) -> Option<Self> {
-        Some(Some(answer))
-    }
-}
-
-impl Sealed for Option<u32> {}
-
-impl SetAnswer<'_> for Option<u32> {
-    const ABSENT: Self = None;
-
-    #[inline]
-    fn of(answer: Answer<'_>) -> Option<Self> {
-        answer.global_doc_id().map(Some)
-    }
-}
-
-impl Sealed for bool {}
-
-impl SetAnswer<'_> for bool {
-    const ABSENT: Self = false;
-
-    #[inline]
-    fn of(_: Answer<'_>) -> Option<Self> {
-        Some(true)
-    }
-}
-
-/// The answers of a batch.
-struct Out<'o, 'a, A> {
-    answers: &'o mut [A],
-    /// A match that has no such answer.
-    fault: Option<Answer<'a>>,
-}
-
-impl<'a, A: SetAnswer<'a>> Out<'_, 'a, A> {
-    #[inline]
-    fn answer(&mut self, number: usize, answer: Answer<'a>) {
-        match A::of(answer) {
-            Some(found) => self.answers[number] = found,
-            None => self.fault = Some(answer),
-        }
-    }
-}
 
 impl SegmentSet {
     /// Looks up a batch: `out[i]` becomes the answer for `keys[i]`, which is that of [`get`](Self::get), of

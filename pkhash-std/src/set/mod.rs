@@ -1,5 +1,6 @@
 //! Segment sets: many tables that answer as one.
 
+mod answers;
 mod batch;
 mod in_set;
 mod map;
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::folder::open_tables;
 use crate::table_file::OpenOptions;
 
-pub use batch::SetAnswer;
+pub use answers::SetAnswer;
 pub use in_set::{DocIds, InSet};
 pub use map::{MapInfo, MapOptions};
 use map::{Mapped, Numbers, Run, is_uniform};

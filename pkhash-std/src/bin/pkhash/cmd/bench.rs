@@ -1,5 +1,8 @@
 //! `pkhash bench`
 
+mod kinds;
+mod lookups;
+
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,11 +11,15 @@ use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::core::builder::KeyStats;
 use pkhash_std::{
-    Answer as Match, MAX_SEGMENTS, MapOptions, Options, Segment, SegmentSet, ValueChoice,
-    WriterOptions, build_slice,
+    MAX_SEGMENTS, MapOptions, Options, Segment, SegmentSet, ValueChoice, WriterOptions, build_slice,
 };
 use serde_json::json;
 use tempfile::TempDir;
+
+use kinds::{Docs, Kind, Shape, TIERS};
+use lookups::{
+    LINE, TASK, Task, Times, below, check_answers, independent_reads, look_up, look_up_batch,
+};
 
 use crate::fail::{Answer, Fail, Result};
 use crate::ids::{self, Make};
@@ -84,137 +91,6 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// IDs of a task.
-const TASK: usize = 4000;
-
-/// Bytes of a line of the probe.
-const LINE: usize = 64;
-
-/// A kind of IDs.
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    /// 8 bytes that count.
-    Sequential,
-    /// Ten digits that count.
-    ZeroPadded,
-    /// Nanoseconds of a clock in base 36: 10 characters.
-    Nanotime,
-    /// Time and node: 16 bytes.
-    UuidV1,
-    /// Random: 16 bytes.
-    UuidV4,
-    /// Random, as text: 36 characters.
-    UuidText,
-    /// Time, machine and count, as of Boundary's server: 16 bytes.
-    Flake,
-    /// The same as Elasticsearch makes it, in base64: 20 characters.
-    FlakeText,
-    /// As products have them: 10 characters.
-    Asin,
-}
-
-impl Kind {
-    fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    const fn key_len(self) -> usize {
-        match self {
-            Self::Sequential => 8,
-            Self::ZeroPadded | Self::Nanotime | Self::Asin => 10,
-            Self::UuidV1 | Self::UuidV4 | Self::Flake => 16,
-            Self::FlakeText => 20,
-            Self::UuidText => 36,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shape {
-    /// Segments of one size.
-    Equal,
-    /// What merging in tiers of ten leaves when each tier is nearly full: 7 big segments, 7 of a tenth of their
-    /// size, and 8 of a hundredth, the newest.
-    Tiered,
-}
-
-/// Segments of a tier and how large they are, the oldest first.
-const TIERS: [(usize, u64); 3] = [(7, 100), (7, 10), (8, 1)];
-
-/// A shape, and where the docs of its segments begin and end, the oldest first.
-struct Docs {
-    shape: Shape,
-    bounds: Vec<u32>,
-}
-
-impl Docs {
-    /// `None` if a segment would have no key.
-    fn new(shape: Shape, segments: u32, keys: u32) -> Option<Self> {
-        let sizes: Vec<u64> = match shape {
-            Shape::Equal => vec![1; segments as usize],
-            Shape::Tiered => {
-                TIERS.into_iter().flat_map(|(n, size)| std::iter::repeat_n(size, n)).collect()
-            }
-        };
-        let all: u64 = sizes.iter().sum();
-        let mut bounds = vec![0];
-        let mut end = 0;
-        for size in sizes {
-            end += size;
-            bounds.push((u128::from(keys) * u128::from(end) / u128::from(all)) as u32);
-        }
-        (u64::from(keys) >= all).then_some(Self { shape, bounds })
-    }
-
-    fn segments(&self) -> usize {
-        self.bounds.len() - 1
-    }
-
-    /// Keys of the largest segment.
-    fn largest(&self) -> u32 {
-        self.bounds.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
-    }
-
-    fn name(&self) -> String {
-        match self.shape {
-            Shape::Equal => self.segments().to_string(),
-            Shape::Tiered => TIERS.map(|(n, _)| n.to_string()).join("+"),
-        }
-    }
-}
-
-/// Nanoseconds for each key, a figure for each round.
-#[derive(Default)]
-struct Times(Vec<f64>);
-
-impl Times {
-    fn add(&mut self, time: Duration, keys: usize) {
-        self.0.push(time.as_nanos() as f64 / keys as f64);
-    }
-
-    /// Median, least and greatest.
-    fn figures(&self) -> (f64, f64, f64) {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        match sorted[..] {
-            [] => (0.0, 0.0, 0.0),
-            [min, ..] => (sorted[sorted.len() / 2], min, sorted[sorted.len() - 1]),
-        }
-    }
-
-    fn json(&self) -> serde_json::Value {
-        let (median, min, max) = self.figures();
-        json!({ "median": median, "min": min, "max": max })
-    }
-}
-
-impl std::fmt::Display for Times {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (median, min, max) = self.figures();
-        f.pad(&format!("{median:.1} ({min:.1}–{max:.1})"))
-    }
 }
 
 /// A set, and what is known of it.
@@ -389,61 +265,6 @@ fn check(table: &Options, kinds: &[Kind], shapes: &[Docs]) -> Result<()> {
         table.plan(&stats).map_err(|error| {
             Fail::message(format_args!("{}: IDs of {len} bytes: {error}", kind.name()))
         })?;
-    }
-    Ok(())
-}
-
-/// A number below `bound`, of random bits.
-const fn below(random: u64, bound: u64) -> usize {
-    ((random as u128 * bound as u128) >> 64) as usize
-}
-
-/// Reads a word of each of these lines, 32 of which are prefetched before they are read. Returns the sum, so that
-/// nothing can be left out.
-#[inline(never)]
-fn independent_reads(memory: &[u8], lines: &[usize]) -> u64 {
-    const IN_FLIGHT: usize = 32;
-    let mut sum = 0u64;
-    for chunk in lines.chunks(IN_FLIGHT) {
-        for line in chunk {
-            pkhash_simd::prefetch(memory, line * LINE);
-        }
-        for line in chunk {
-            let word = memory[line * LINE..].first_chunk::<8>();
-            sum = sum.wrapping_add(word.map_or(0, |word| u64::from_le_bytes(*word)));
-        }
-    }
-    sum
-}
-
-/// Finds the docs of IDs.
-type Task<const L: usize> = fn(&SegmentSet, &[[u8; L]], &mut [Option<u32>]) -> Result<()>;
-
-/// PKLookup: one by one.
-fn look_up<const L: usize>(
-    set: &SegmentSet,
-    asked: &[[u8; L]],
-    docs: &mut [Option<u32>],
-) -> Result<()> {
-    for (id, doc) in asked.iter().zip(docs) {
-        *doc = set.get(id)?.and_then(Match::global_doc_id);
-    }
-    Ok(())
-}
-
-/// PKLookupBatch: those of each task in one query.
-fn look_up_batch<const L: usize>(
-    set: &SegmentSet,
-    asked: &[[u8; L]],
-    docs: &mut [Option<u32>],
-) -> Result<()> {
-    let mut found = vec![None; TASK];
-    for (asked, docs) in asked.chunks(TASK).zip(docs.chunks_mut(TASK)) {
-        let found = &mut found[..asked.len()];
-        set.get_batch(asked, found)?;
-        for (doc, found) in docs.iter_mut().zip(found) {
-            *doc = found.and_then(Match::global_doc_id);
-        }
     }
     Ok(())
 }
@@ -650,99 +471,7 @@ impl Bench<'_> {
     }
 }
 
-/// Compares the docs that were found with those that there are.
-fn check_answers<const L: usize>(
-    kind: Kind,
-    asked: &[[u8; L]],
-    expected: &[Option<u32>],
-    found: &[Option<u32>],
-) -> Result<()> {
-    let wrong = expected.iter().zip(found).position(|(expected, found)| expected != found);
-    wrong.map_or(Ok(()), |i| {
-        Err(Fail::message(format_args!(
-            "{}: wrong answer for the ID \"{}\": expected {:?}, found {:?}",
-            kind.name(),
-            asked[i].escape_ascii(),
-            expected[i],
-            found[i]
-        )))
-    })
-}
-
 fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path)
         .map_err(|error| Fail::message(format_args!("cannot remove {}: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_answer_is_found() {
-        let asked: Vec<[u8; 8]> = (0..4).map(|i| ids::sequential(1, i, i == 2)).collect();
-        let expected = [Some(0), Some(1), None, Some(3)];
-        check_answers(Kind::Sequential, &asked, &expected, &expected).unwrap();
-        for (at, answer) in [(0, None), (1, Some(0)), (2, Some(2)), (3, Some(4)), (3, None)] {
-            let mut found = expected;
-            found[at] = answer;
-            let fail = check_answers(Kind::Sequential, &asked, &expected, &found).unwrap_err();
-            let (name, id) = ("sequential: wrong answer", asked[at].escape_ascii().to_string());
-            let message = fail.to_string();
-            for part in [name, &id, &format!("{answer:?}"), &format!("{:?}", expected[at])] {
-                assert!(message.contains(part), "no {part:?} in {message}");
-            }
-        }
-    }
-
-    #[test]
-    fn key_lengths() {
-        // As long as the functions make them: `measure_kind` pairs them, and the compiler does not look.
-        for (kind, len) in [
-            (Kind::Sequential, ids::sequential(1, 0, false).len()),
-            (Kind::ZeroPadded, ids::zero_padded(1, 0, false).len()),
-            (Kind::Nanotime, ids::nanotime(1, 0, false).len()),
-            (Kind::UuidV1, ids::uuid_v1(1, 0, false).len()),
-            (Kind::UuidV4, ids::uuid_v4(1, 0, false).len()),
-            (Kind::UuidText, ids::uuid_text(1, 0, false).len()),
-            (Kind::Flake, ids::flake(1, 0, false).len()),
-            (Kind::FlakeText, ids::flake_text(1, 0, false).len()),
-            (Kind::Asin, ids::asin(1, 0, false).len()),
-        ] {
-            assert_eq!(kind.key_len(), len, "{}", kind.name());
-        }
-    }
-
-    #[test]
-    fn shapes() {
-        for (segments, keys) in [(1, 1), (15, 15), (15, 1_000_000), (3, u32::MAX), (65_536, 65_537)]
-        {
-            let docs = Docs::new(Shape::Equal, segments, keys).unwrap();
-            assert_eq!(docs.segments(), segments as usize);
-            assert_eq!((docs.bounds[0], docs.bounds[segments as usize]), (0, keys));
-            let mut sizes = docs.bounds.windows(2).map(|ends| ends[1] - ends[0]);
-            let largest = docs.largest();
-            assert!(sizes.all(|size| size > 0 && largest - size <= 1));
-        }
-        let docs = Docs::new(Shape::Tiered, 0, 778_000).unwrap();
-        let sizes: Vec<u32> = docs.bounds.windows(2).map(|ends| ends[1] - ends[0]).collect();
-        assert_eq!(sizes, [[100_000; 7].as_slice(), &[10_000; 7], &[1000; 8]].concat());
-        assert_eq!(docs.name(), "7+7+8");
-        for keys in [778, 779, u32::MAX] {
-            let docs = Docs::new(Shape::Tiered, 0, keys).unwrap();
-            assert!(docs.bounds.is_sorted_by(|a, b| a < b) && docs.bounds[22] == keys);
-        }
-        assert!(Docs::new(Shape::Tiered, 0, 777).is_none());
-        assert!(Docs::new(Shape::Equal, 16, 15).is_none());
-    }
-
-    #[test]
-    fn medians() {
-        let mut times = Times::default();
-        for ns in [50, 10, 40, 20, 30] {
-            times.add(Duration::from_nanos(ns), 10);
-        }
-        assert_eq!(times.figures(), (3.0, 1.0, 5.0));
-        assert_eq!(format!("{times:<16}|"), "3.0 (1.0–5.0)   |");
-    }
 }
