@@ -473,7 +473,7 @@ fn builds_of_many_threads() {
     // Segment maps, several of one set at once, in one round and in many.
     let paths = tables.iter().map(|(_, path)| path).chain([&path]);
     let set = SegmentSet::open(paths).unwrap();
-    let one = MapOptions { threads: 1, ..MapOptions::default() };
+    let one = MapOptions { threads: 1, seed: Some(1), ..MapOptions::default() };
     let alone = set.with_map(&one).unwrap();
     std::thread::scope(|scope| {
         for memory in [1 << 20, 1 << 18, 1 << 28] {
