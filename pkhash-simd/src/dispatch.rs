@@ -10,6 +10,8 @@ use pkhash_core::{Dispatch, Result, Scalar, Task};
 use crate::arch::aarch64::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::{Avx2, Avx512, Sse2};
+// Other machines have nothing to detect.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 use crate::detect;
 
 #[derive(Clone, Copy, Debug)]
