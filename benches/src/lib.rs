@@ -1,6 +1,6 @@
 //! Workloads for the benches: seeded keys, tables, and the limits of the machine to compare with.
 
-// Mapping is the only exception: `map`.
+// Mapping is the only exception: `map` and `map_file`.
 #![deny(unsafe_code)]
 
 use pkhash_core::builder::{self, Entry, LayoutChoice, Options, ValueChoice};
@@ -18,6 +18,19 @@ pub mod row;
 pub fn map(path: &std::path::Path) -> pkhash_std::TableFile {
     // SAFETY: tables lie in temporary folders of the benches, which write over none of them.
     unsafe { pkhash_std::TableFile::map(path) }.expect("a sound table")
+}
+
+/// Maps a file that a bench has written, for another crate than pkhash.
+///
+/// # Panics
+/// If there is none.
+#[cfg(feature = "peers")]
+#[must_use]
+#[allow(unsafe_code)]
+pub fn map_file(path: &std::path::Path) -> memmap2::Mmap {
+    let file = std::fs::File::open(path).expect("a file");
+    // SAFETY: as for `map`.
+    unsafe { memmap2::Mmap::map(&file) }.expect("room for a mapping")
 }
 
 /// SplitMix64: the stream of all random numbers here.

@@ -18,13 +18,13 @@
 //!
 //! `cargo run --release -p pkhash-benches --features peers --bin peers -- [keys] [rounds] [only]`
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 use std::hint::black_box;
 
 use hashbrown::HashMap;
 use pkhash_benches::{
-    Key, Lines, Random, independent_reads, keys, map, options, queries, row::Rows, table,
+    Key, Lines, Random, independent_reads, keys, map, map_file, options, queries, row::Rows, table,
 };
 use pkhash_core::Layout;
 use pkhash_simd::prefetch;
@@ -297,14 +297,6 @@ impl Peer for fst::Map<memmap2::Mmap> {
     }
 }
 
-/// Maps a file that nobody changes.
-#[allow(unsafe_code)]
-fn mapped(path: &std::path::Path) -> memmap2::Mmap {
-    let file = std::fs::File::open(path).expect("a file");
-    // SAFETY: it lies in a temporary folder of this process, which writes it no more.
-    unsafe { memmap2::Mmap::map(&file) }.expect("room for a mapping")
-}
-
 /// The rows of one peer.
 fn run<P: Peer>(name: &str, peer: &P, work: &[(&str, Vec<Key>, u64)], rows: &mut Rows) {
     for (what, asked, expected) in work {
@@ -373,7 +365,7 @@ fn main() {
             table.insert(key, &doc);
         }
         std::fs::write(path("odht"), table.raw_bytes()).expect("room");
-        let bytes: &'static [u8] = Box::leak(Box::new(mapped(&path("odht"))));
+        let bytes: &'static [u8] = Box::leak(Box::new(map_file(&path("odht"))));
         Odht::from_raw_bytes(bytes).expect("a sound table")
     });
     let hashbrown = wanted("hashbrown").then(|| {
@@ -388,7 +380,7 @@ fn main() {
         let mut builder = fst::MapBuilder::new(file).expect("an empty file");
         builder.extend_iter(sorted.into_iter().map(|(key, doc)| (&key[..], doc))).expect("sorted");
         builder.finish().expect("room");
-        fst::Map::new(mapped(&path("fst"))).expect("a sound map")
+        fst::Map::new(map_file(&path("fst"))).expect("a sound map")
     });
     println!(
         "# {n} keys; pkhash {:.2} bytes a key",
