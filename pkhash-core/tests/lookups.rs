@@ -95,9 +95,12 @@ fn build_and_check(options: &Options, keys: &[Vec<u8>], strangers: &[Vec<u8>]) -
             && key.len() == table.footer().max_key_len as usize
             && DIRECT.contains(&key.len());
         let answer = table.get_direct(None, key);
-        assert_eq!(answer.map(|value| value.map(Value::as_bytes)), takes.then_some(found));
+        assert_eq!(
+            answer.map(|value: Option<Value<'_>>| value.map(Value::as_bytes)),
+            takes.then_some(found)
+        );
         let takes = takes && (1..=4).contains(&width);
-        assert_eq!(table.get_doc_id_direct(key).is_some(), takes, "{width} bytes");
+        assert_eq!(table.get_direct::<Option<u32>>(None, key).is_some(), takes, "{width} bytes");
     }
     facts
 }

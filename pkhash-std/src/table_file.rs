@@ -246,7 +246,7 @@ impl TableFile {
     /// ([`Table::get_batch`]), or as [`get`](Self::get).
     #[inline(always)]
     pub fn get_doc_id(&self, key: &[u8]) -> Result<Option<u32>> {
-        match self.table().get_doc_id_direct(key) {
+        match self.table().get_direct(None, key) {
             Some(found) => Ok(found),
             None => self.get_doc_id_other(key),
         }

@@ -62,6 +62,14 @@ impl PerfectEntry {
         }
     }
 
+    /// The spread hash, and the offset of its pilot.
+    #[inline(always)]
+    pub(crate) const fn pilot_of(&self, hash: u64) -> (u64, u64) {
+        let spread = perfect::spread(hash, self.multiplier);
+        let bucket = perfect::bucket(spread, self.buckets);
+        (spread, self.pilots_at.wrapping_add(bucket as u64))
+    }
+
     /// Offset of the offset lines, if there are any.
     #[inline(always)]
     pub(crate) const fn lines_at(&self) -> u64 {

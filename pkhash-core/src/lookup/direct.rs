@@ -99,9 +99,7 @@ where
             };
             let partition = ((hash >> 1) >> shift) as u32;
             let entry = entry_of(partition);
-            let spread = perfect::spread(hash, entry.multiplier);
-            let bucket = perfect::bucket(spread, entry.buckets);
-            let pilot_at = entry.pilots_at.wrapping_add(bucket.into());
+            let (spread, pilot_at) = entry.pilot_of(hash);
             let here = Way { pilot_at, spread, partition };
             if PILOTS {
                 kernel.prefetch(table.data, pilot_at as usize);

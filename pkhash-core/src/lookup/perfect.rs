@@ -32,10 +32,9 @@ impl PilotPlace {
 
     #[inline(always)]
     pub(super) const fn in_partition<R: Perfect>(entry: &PerfectEntry, hash: u64) -> Self {
-        let spread = perfect::spread(hash, entry.multiplier);
-        let bucket = perfect::bucket(spread, entry.buckets);
+        let (spread, pilot_at) = entry.pilot_of(hash);
         Self {
-            pilot_at: entry.pilots_at.wrapping_add(bucket as u64),
+            pilot_at,
             lines_at: if R::OFFSET_LINES { entry.lines_at() } else { 0 },
             records_at: entry.records_at,
             spread,

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::directory::PerfectEntry;
 use crate::kernel::{Dispatch, Kernel, Task};
 use crate::layout::Layout;
-use crate::layout::perfect::{self, Perfect, Sized};
+use crate::layout::perfect::{self, Perfect};
 use crate::lookup::probed::ring;
 use crate::table::{MOST_CACHED_PILOTS, Table};
 use crate::value::Value;
@@ -50,7 +50,7 @@ impl<'a> Table<'a> {
     /// [`Error::ValueWidth`] as for [`get_batch`](Self::get_batch); otherwise as [`get`](Self::get).
     #[inline(always)]
     pub fn get_doc_id<D: Dispatch>(&self, by: D, key: &[u8]) -> Result<Option<u32>> {
-        match self.get_doc_id_direct(key) {
+        match self.get_direct(None, key) {
             Some(found) => Ok(found),
             None => self.get_doc_id_other(by, key),
         }
@@ -141,29 +141,14 @@ impl<'a> Table<'a> {
     /// Always inlined: a caller that knows the length of its keys has the code for it, and no other.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn get_direct(&self, hash: Option<u64>, key: &[u8]) -> Option<Option<Value<'a>>> {
-        if key.len() != self.direct_len {
+    pub fn get_direct<A: Answer<'a>>(&self, hash: Option<u64>, key: &[u8]) -> Option<A> {
+        if key.len() != A::direct_len(self) {
             return None;
         }
         by_length!(key.len(), L => {
             let key: &[u8; L] = key.first_chunk()?;
             let at = self.direct_place(hash, key)?;
-            Some(Sized::<L>::of(self.fixed).value_at(self.body, at, key).map(Value::new))
-        }, None)
-    }
-
-    /// [`get_direct`](Self::get_direct), to the doc ID.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn get_doc_id_direct(&self, key: &[u8]) -> Option<Option<u32>> {
-        if key.len() != self.direct_doc_id_len {
-            return None;
-        }
-        by_length!(key.len(), L => {
-            let key: &[u8; L] = key.first_chunk()?;
-            let at = self.direct_place(None, key)?;
-            let doc_id = Sized::<L>::of(self.fixed).number_at(self.body, at, key);
-            Some(doc_id.map(|number| number >> (self.doc_id_shift & 31)))
+            Some(A::direct(self, at, key).unwrap_or(A::ABSENT))
         }, None)
     }
 
@@ -176,9 +161,7 @@ impl<'a> Table<'a> {
         };
         let partition = (hash >> 1) >> (self.partition_shift & 63);
         let entry = PerfectEntry::read(self.directory.entries().get(partition as usize)?);
-        let spread = perfect::spread(hash, entry.multiplier);
-        let bucket = perfect::bucket(spread, entry.buckets);
-        let pilot_at = entry.pilots_at.wrapping_add(bucket.into());
+        let (spread, pilot_at) = entry.pilot_of(hash);
         let pilot = *self.body.get(usize::try_from(pilot_at).ok()?)?;
         let slot = perfect::slot(spread, pilot, entry.slots);
         Some(entry.records_at.wrapping_add(self.fixed.at(slot)))
