@@ -110,7 +110,7 @@ pub fn ordered(companion: &Companion) {
     let mut bytes = sound.clone();
     match &companion.forgery {
         Forgery::Sound => {
-            let terms = OrderedOptions::new().from_bytes(bytes, &table.table()).expect("sound");
+            let terms = OrderedOptions::new().from_bytes(bytes, table.table()).expect("sound");
             check(&terms, &docs, &asked);
             terms.verify(&table).expect("sound");
             search(&terms, &companion.pattern);
@@ -179,7 +179,7 @@ fn search_forged(
     asked: &[Vec<u8>],
     pattern: &[Part],
 ) -> bool {
-    let terms = match OrderedOptions::new().from_bytes(bytes, &table.table()) {
+    let terms = match OrderedOptions::new().from_bytes(bytes, table.table()) {
         Ok(terms) => terms,
         Err(Error::Companion { .. }) => return false,
         Err(error) => panic!("{error}"),
