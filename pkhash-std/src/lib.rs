@@ -34,7 +34,7 @@
 //!
 //! # Features
 //!
-//! * `mmap` (default): mapped tables and heap copies in huge pages;
+//! * `mmap` (default): mapped tables; tables that are read lie in huge pages;
 //! * `ordered` (default): ordered companions;
 //! * `cli` (default): the `pkhash` command;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
@@ -77,7 +77,7 @@ pub use set::{
     SegmentSet, SetAnswer, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,
 };
 pub use slice::{build_slice, build_slice_to};
-pub use storage::{Advice, Mode};
+pub use storage::Advice;
 pub use table_file::{OpenOptions, TableFile};
 pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 

@@ -9,18 +9,17 @@ use pkhash_simd::Kernel;
 use self_cell::self_cell;
 
 use crate::error::{Error, Result};
-use crate::storage::{Advice, Mode, Storage};
+use crate::storage::{Advice, Storage};
 
 /// How to open a table.
 ///
 /// ```no_run
-/// use pkhash_std::{Mode, OpenOptions};
-/// let table = OpenOptions::new().mode(Mode::Heap).open("ids.pkh")?;
+/// use pkhash_std::{Kernel, OpenOptions};
+/// let table = OpenOptions::new().kernel(Kernel::scalar()).open("ids.pkh")?;
 /// # Ok::<(), pkhash_std::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    mode: Mode,
     pub(crate) advice: Advice,
     pub(crate) preload: bool,
     kernel: Option<Kernel>,
@@ -31,13 +30,6 @@ impl OpenOptions {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// How the bytes are held. Not for mapped tables.
-    #[must_use]
-    pub const fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
     }
 
     /// What the operating system is told about a mapping. Only for mapped tables.
@@ -61,14 +53,15 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a table.
+    /// Reads a table into memory, in huge pages where the operating system has them. What happens to the
+    /// file later does not matter.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read; [`Error::NotAFile`]; [`Error::Table`] if it is not a
     /// table.
     pub fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
         let path = path.as_ref();
-        self.table(Storage::open(path, self.mode, check_ends)?, Some(path))
+        self.table(Storage::open(path, check_ends)?, Some(path))
     }
 
     /// Reads a table to its end: a pipe, a socket, a member of an archive. What does not begin as a table
@@ -78,7 +71,7 @@ impl OpenOptions {
     /// [`Error::Io`] if the bytes cannot be read or do not fit in memory; [`Error::Table`] if they are
     /// not a table.
     pub fn read(self, reader: impl Read) -> Result<TableFile> {
-        let storage = Storage::read(reader, self.mode, |head| Ok(format::check_head(head)?))?;
+        let storage = Storage::read(reader, |head| Ok(format::check_head(head)?))?;
         self.table(storage, None)
     }
 

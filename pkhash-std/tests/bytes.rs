@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{Model, build_bytes, check, int, slices};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
-    Answer, DocMap, Error, MergeInput, MergeOptions, Mode, OpenOptions, Segment, SegmentSet,
-    TableFile, WriterOptions, merge_to,
+    Answer, DocMap, Error, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
+    WriterOptions, merge_to,
 };
 
 fn model(n: u64) -> Model {
@@ -118,12 +118,8 @@ fn readers_of_every_pace() {
     let bytes = bytes_of(&model);
     assert!(bytes.len() > 2 << 20);
     let long = [&bytes[..], &vec![0; 5 << 20]].concat();
-    for mode in [
-        Mode::Heap,
-        #[cfg(feature = "mmap")]
-        Mode::HugePages,
-    ] {
-        let options = OpenOptions::new().mode(mode);
+    let options = OpenOptions::new();
+    {
         let table = options.read(Slow::new(&bytes)).unwrap().named("a pipe");
         assert!(table.table().as_bytes() == bytes);
         assert_eq!(table.table().as_bytes().as_ptr().align_offset(64), 0);
@@ -184,7 +180,7 @@ mod command {
         let folder = Folder::new();
         let bytes = bytes_of(&model(300));
         folder.write("t.pkh", &bytes);
-        for open in ["map", "heap", "huge-pages"] {
+        for open in ["map", "heap"] {
             let with = |args: &[&str]| {
                 let mut command = command(folder.root(), args);
                 command.args(["--open", open]);

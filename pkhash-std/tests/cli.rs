@@ -729,7 +729,7 @@ fn every_way_to_open() {
         ("verify", "", "t.pkh: ok, 3 keys\n".to_owned()),
         ("stats", "--json", shell.run("stats t.pkh --json").expect(0).text().to_owned()),
     ];
-    for how in ["--open map", "--open heap", "--open huge-pages", "--preload"] {
+    for how in ["--open map", "--open heap", "--preload"] {
         for advice in ["", "normal", "random", "sequential", "will-need"] {
             let advice =
                 if advice.is_empty() { String::new() } else { format!("--advice {advice}") };
@@ -1392,7 +1392,7 @@ fn ranges_and_prefixes() {
     shell.build("b\nab\na\n\nac\nb\tc\n\u{e4}\n", "--ordered");
     assert_eq!(shell.0.names(), ["input", "t.pkh", "t.pkh.fst"]);
     let all = "\t3\na\t2\nab\t1\nac\t4\nb\t0\n\\x620963\t5\n\u{e4}\t6\n";
-    for open in ["map", "heap", "huge-pages"] {
+    for open in ["map", "heap"] {
         let run = shell.run(&format!("range t.pkh --open {open} --advice random"));
         assert_eq!(run.expect(0).text(), all);
     }

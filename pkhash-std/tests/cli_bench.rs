@@ -173,7 +173,7 @@ fn tables_are_as_they_were_asked_for() {
         assert!((least..1.07 * least).contains(&bytes), "{options}: {bytes}");
     }
     // The ways to open a table.
-    for open in ["map --preload", "map --advice random", "heap", "huge-pages"] {
+    for open in ["map --preload", "map --advice random", "heap"] {
         bench(&format!("--kind asin --open {open}"));
     }
 }

@@ -257,9 +257,9 @@ fn folders_that_cannot_be_synced() {
     assert_eq!(stage.published("no sync"), 0);
 }
 
-/// How tables are held. Those in huge pages are read with the calls of any others in memory.
+/// How tables are held.
 fn modes() -> &'static [&'static str] {
-    if full() { &["map", "heap", "huge-pages"] } else { &["map", "heap"] }
+    &["map", "heap"]
 }
 
 /// Commands that only read.

@@ -18,9 +18,9 @@ use common::{Folder, Rng, build_bytes, modes, of_slice};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
     Answer, Control, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
-    MapOptions, MergeInput, MergeOptions, Mode, OnDuplicate, OpenOptions, Options, Segment,
-    SegmentInfo, SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedAnswer,
-    WriterOptions, build_slice_to, merge, merge_to, versioned_value,
+    MapOptions, MergeInput, MergeOptions, OnDuplicate, OpenOptions, Options, Segment, SegmentInfo,
+    SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedAnswer, WriterOptions,
+    build_slice_to, merge, merge_to, versioned_value,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -1313,7 +1313,7 @@ impl Engine {
 
     fn open(&self, path: &std::path::Path, rng: &mut Rng) -> Segment {
         // Windows replaces and removes no file that is mapped.
-        let modes = if cfg!(windows) { vec![How::In(Mode::Heap)] } else { modes() };
+        let modes = if cfg!(windows) { vec![How::Read] } else { modes() };
         Segment::new(modes[rng.below(modes.len())].open(path).unwrap())
     }
 

@@ -338,7 +338,7 @@ struct Writer<'f> {
 impl Writer<'_> {
     fn open_options(&self) -> Opening {
         // Windows replaces and removes no file that is mapped.
-        let modes = if cfg!(windows) { vec![How::In(pkhash_std::Mode::Heap)] } else { modes() };
+        let modes = if cfg!(windows) { vec![How::Read] } else { modes() };
         modes[self.files % modes.len()].with(OpenOptions::new())
     }
 

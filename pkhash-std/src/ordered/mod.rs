@@ -22,7 +22,7 @@ use pkhash_core::{Table, Value, ValueKind};
 
 use crate::error::{Error, Result};
 
-use crate::storage::{Advice, Mode, Storage};
+use crate::storage::{Advice, Storage};
 use crate::table_file::TableFile;
 use format::{Binding, HEAD_LEN, Parsed};
 
@@ -71,7 +71,6 @@ fn check_values(table: &TableFile) -> Result<()> {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OrderedOptions {
-    mode: Mode,
     pub(crate) advice: Advice,
     trusted: bool,
 }
@@ -81,13 +80,6 @@ impl OrderedOptions {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// How the bytes are held. Not for mapped companions.
-    #[must_use]
-    pub const fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
     }
 
     /// What the operating system is told about a mapping. Only for mapped companions.
@@ -116,7 +108,7 @@ impl OrderedOptions {
     /// companion, is damaged, or belongs to another table.
     pub fn open(self, path: impl AsRef<Path>, table: &Table<'_>) -> Result<OrderedTerms> {
         let path = path.as_ref();
-        let storage = Storage::open(path, self.mode, |_, _, _| Ok(()))?;
+        let storage = Storage::open(path, |_, _, _| Ok(()))?;
         self.open_storage(storage, Some(path), table)
     }
 

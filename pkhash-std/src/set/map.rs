@@ -296,7 +296,7 @@ impl Memory {
             found: lines as u64 * MAP_LINE as u64,
         };
         let bytes = lines.checked_mul(MAP_LINE).ok_or_else(too_large)?;
-        let mut memory = Heap::zeroed(bytes, bytes >= HUGE).map_err(|_| too_large())?;
+        let mut memory = Heap::zeroed(bytes).map_err(|_| too_large())?;
         let mut parts = Vec::with_capacity(filled.len() + 1);
         let (mut rest, _) = memory.bytes_mut().as_chunks_mut::<MAP_LINE>();
         let mut first = 0;
@@ -312,9 +312,6 @@ impl Memory {
         Ok(Self { plan, parts, lines: memory, hasher, keys })
     }
 }
-
-/// From this size on, a map asks for huge pages.
-const HUGE: usize = 2 << 20;
 
 /// The partitions that may have keys with hashes in `from..=to`.
 fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'_>> {

@@ -16,32 +16,6 @@ use crate::error::{Error, Result};
 
 pub(crate) use heap::Heap;
 
-/// How the bytes of a table that is read are held. (Mapped tables: [`OpenOptions::map`].)
-///
-/// [`OpenOptions::map`]: crate::OpenOptions::map
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Read into memory when opened. An I/O error is an error of `open`, and nothing that happens to
-    /// the file later matters.
-    #[default]
-    Heap,
-    /// As `Heap`, in huge pages where the operating system has them: fewer misses of the page
-    /// tables' cache, worth some 10–15 % on batches over large tables.
-    #[cfg(feature = "mmap")]
-    HugePages,
-}
-
-impl Mode {
-    const fn is_huge(self) -> bool {
-        match self {
-            Self::Heap => false,
-            #[cfg(feature = "mmap")]
-            Self::HugePages => true,
-        }
-    }
-}
-
 /// What the operating system is told about accesses to a mapped table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -120,19 +94,18 @@ const CHUNK: usize = 4 << 20;
 impl Storage {
     /// `check`: before a large file is read, so that one that is something else takes neither time nor
     /// memory.
-    pub(crate) fn open(path: &Path, mode: Mode, check: CheckEnds) -> Result<Self> {
+    pub(crate) fn open(path: &Path, check: CheckEnds) -> Result<Self> {
         let (mut file, len) = open_file(path)?;
         if len >= LARGE {
             check_ends(&mut file, len, path, check)?;
         }
-        let heap = Heap::read(&mut file, len, mode.is_huge()).map_err(Error::io("read", path))?;
+        let heap = Heap::read(&mut file, len).map_err(Error::io("read", path))?;
         Ok(Self::of(heap))
     }
 
     /// Reads a stream to its end. `check`: before more than the head is read.
     pub(crate) fn read(
         mut reader: impl Read,
-        mode: Mode,
         check: fn(&[u8; HEAD_LEN]) -> Result<()>,
     ) -> Result<Self> {
         let error = || Error::io("read", Path::new("the input"));
@@ -155,7 +128,7 @@ impl Storage {
             len += chunk.len();
             chunks.push(chunk);
         }
-        let mut heap = Heap::zeroed(len, mode.is_huge()).map_err(error())?;
+        let mut heap = Heap::zeroed(len).map_err(error())?;
         let mut rest = heap.bytes_mut();
         // Each chunk is freed when it was copied: pages of the copy take memory once they are written.
         for chunk in chunks {

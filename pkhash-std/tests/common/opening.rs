@@ -5,14 +5,14 @@
 
 use std::path::Path;
 
-use pkhash_std::{Mode, OpenOptions, Result, TableFile};
+use pkhash_std::{OpenOptions, Result, TableFile};
 #[cfg(feature = "ordered")]
 use pkhash_std::{OrderedOptions, OrderedTerms, Table};
 
-/// In memory of the process, or mapped.
+/// Read into memory of the process, or mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    In(Mode),
+    Read,
     #[cfg(feature = "mmap")]
     Mapped,
 }
@@ -20,9 +20,7 @@ pub(crate) enum How {
 /// All of them.
 pub(crate) fn modes() -> Vec<How> {
     vec![
-        How::In(Mode::Heap),
-        #[cfg(feature = "mmap")]
-        How::In(Mode::HugePages),
+        How::Read,
         #[cfg(feature = "mmap")]
         How::Mapped,
     ]
@@ -45,7 +43,7 @@ impl How {
         table: &Table<'_>,
     ) -> Result<OrderedTerms> {
         match self {
-            Self::In(mode) => options.mode(mode).open(path, table),
+            Self::Read => options.open(path, table),
             #[cfg(feature = "mmap")]
             // SAFETY: no test changes a mapped file in place.
             Self::Mapped => unsafe { options.map(path, table) },
@@ -62,14 +60,14 @@ pub(crate) struct Opening {
 
 impl From<OpenOptions> for Opening {
     fn from(options: OpenOptions) -> Self {
-        How::In(Mode::Heap).with(options)
+        How::Read.with(options)
     }
 }
 
 impl Opening {
     pub(crate) fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
         match self.how {
-            How::In(mode) => self.options.mode(mode).open(path),
+            How::Read => self.options.open(path),
             #[cfg(feature = "mmap")]
             // SAFETY: no test changes a mapped file in place.
             How::Mapped => unsafe { self.options.map(path) },

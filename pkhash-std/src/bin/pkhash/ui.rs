@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use pkhash_std::{
-    Advice, Control, Error, Kernel, Mode, OpenOptions, OrderedOptions, OrderedTerms, Table,
-    TableFile, companion_path,
+    Advice, Control, Error, Kernel, OpenOptions, OrderedOptions, OrderedTerms, Table, TableFile,
+    companion_path,
 };
 
 use crate::fail::{Fail, Result};
@@ -73,8 +73,6 @@ enum OpenMode {
     Map,
     /// Read it into memory.
     Heap,
-    /// Read it into huge pages.
-    HugePages,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -104,12 +102,12 @@ impl OpenArgs {
         let options = self.options()?;
         // What cannot be mapped is read to its end.
         if path == Path::new("-") {
-            return read(options.mode(self.memory()), io::stdin().lock(), path);
+            return read(options, io::stdin().lock(), path);
         }
         let cannot_open = |source| Error::Io { doing: "open", path: path.to_owned(), source };
         if is_pipe(path).map_err(cannot_open)? {
             let pipe = std::fs::File::open(path).map_err(cannot_open)?;
-            return read(options.mode(self.memory()), pipe, path);
+            return read(options, pipe, path);
         }
         Ok(self.open_file(options, path)?)
     }
@@ -146,7 +144,7 @@ impl OpenArgs {
     fn open_file(self, options: OpenOptions, path: &Path) -> pkhash_std::Result<TableFile> {
         match self.open {
             OpenMode::Map => map::table(options, path),
-            _ => options.mode(self.memory()).open(path),
+            OpenMode::Heap => options.open(path),
         }
     }
 
@@ -158,21 +156,13 @@ impl OpenArgs {
         let options = OrderedOptions::new().advice(self.advice()).trusted(trusted);
         move |path, table| match self.open {
             OpenMode::Map => map::companion(options, path, table),
-            _ => options.mode(self.memory()).open(path, table),
+            OpenMode::Heap => options.open(path, table),
         }
     }
 
     fn options(self) -> Result<OpenOptions> {
         let options = OpenOptions::new().advice(self.advice());
         Ok(options.preload(self.preload).kernel(kernel()?))
-    }
-
-    /// How bytes are held that are not mapped.
-    const fn memory(self) -> Mode {
-        match self.open {
-            OpenMode::Map | OpenMode::Heap => Mode::Heap,
-            OpenMode::HugePages => Mode::HugePages,
-        }
     }
 
     const fn advice(self) -> Advice {
