@@ -1,5 +1,5 @@
 //! What the fuzz targets run. The oracles are those of the property tests (`pkhash-core/tests/common`,
-//! `pkhash-std/tests/common`): a battery for tables of any bytes, and models for sound ones, sets of
+//! `pkhash-testing`): a battery for tables of any bytes, and models for sound ones, sets of
 //! them and their companions.
 
 // What maps files is in the helpers of the tests.
@@ -7,8 +7,6 @@
 
 #[path = "../../pkhash-core/tests/common/mod.rs"]
 mod common;
-#[path = "../../pkhash-std/tests/common/mod.rs"]
-mod std_common;
 
 mod kernels;
 mod ordered;

@@ -1,4 +1,4 @@
-//! Ordered companions against the model of the property tests (`pkhash-std/tests/common/companions.rs`),
+//! Ordered companions against the model of the property tests (`pkhash-std/testing/src/companions.rs`),
 //! and forged ones.
 
 use arbitrary::Arbitrary;
@@ -9,8 +9,8 @@ use pkhash_std::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::std_common::companions::{Docs, ask, check, fst_of, seal};
-use crate::std_common::sets::table_with;
+use pkhash_testing::companions::{Docs, ask, check, fst_of, seal};
+use pkhash_testing::sets::table_with;
 use crate::{How, Key, Write};
 
 /// The keys of a table, and what is done to its companion.

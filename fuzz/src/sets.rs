@@ -1,4 +1,4 @@
-//! Segment sets against the model of the property tests (`pkhash-std/tests/common/sets.rs`).
+//! Segment sets against the model of the property tests (`pkhash-std/testing/src/sets.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use pkhash_core::builder::Options;
 use pkhash_simd::Kernel;
 use pkhash_std::OpenOptions;
 
-use crate::std_common::sets::{Model, Parts, Snapshot, Step};
-use crate::std_common::{Rng, modes};
+use pkhash_testing::sets::{Model, Parts, Snapshot, Step};
+use pkhash_testing::{Rng, modes};
 use crate::{How, Key};
 
 /// Keys, segments that have some of them, and what becomes of the set.

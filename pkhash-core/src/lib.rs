@@ -9,7 +9,7 @@
 //! * [`mod@builder`] writes one into the caller's buffer;
 //! * [`mod@map`] tells which of many tables are worth asking for a key, and [`get_batch_of`] asks them;
 //! * [`Kernel`] is what a machine contributes; `pkhash-simd` has kernels for vector units;
-//! * `pkhash-std` adds files, a writer with a memory budget, merging, and the `pkhash` command.
+//! * `pkhash-std` adds files, a writer with a memory budget, and merging; `pkhash` is the command.
 //!
 //! # What is promised about bytes from outside
 //!

@@ -1,4 +1,4 @@
-//! pkhash with files: build, merge, open and search tables.
+//! pkhash with files: build, merge, open and search tables. (The `pkhash` command is the package `pkhash`.)
 //!
 //! * [`TableWriter`] builds a table from a stream of keys within a memory budget, [`build_slice`] from keys
 //!   in memory;
@@ -35,8 +35,7 @@
 //! # Features
 //!
 //! * `mmap` (default): mapped tables; tables that are read lie in huge pages;
-//! * `ordered` (default): ordered companions;
-//! * `cli` (default): the `pkhash` command;
+//! * `ordered`: ordered companions ([`OrderedTerms`]), by the crate `fst`;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
 
 // Mapping is the only exception: `storage/mmap.rs`.

@@ -1,17 +1,15 @@
 //! Tables that do not come from a path: bytes of any owner, and readers.
 
-mod common;
-
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Model, build_bytes, check, int, slices};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
     Answer, DocMap, Error, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
     WriterOptions, merge_to,
 };
+use pkhash_testing::{Model, build_bytes, check, int, slices};
 
 fn model(n: u64) -> Model {
     (0..n).map(|i| (format!("key-{i}").into_bytes(), int(i * i))).collect()
@@ -165,46 +163,5 @@ fn sets_and_merges_of_bytes() {
     {
         let error = pkhash_std::OrderedTerms::open(set.segments()[0].table()).unwrap_err();
         assert!(matches!(error, Error::NoPath), "{error}");
-    }
-}
-
-#[cfg(all(feature = "cli", unix))]
-mod command {
-    use super::common::Folder;
-    use super::common::command::{command, run, run_with_input};
-    use super::{bytes_of, model};
-
-    /// Commands take a table on standard input and from a pipe, whichever way tables are held.
-    #[test]
-    fn tables_from_standard_input_and_pipes() {
-        let folder = Folder::new();
-        let bytes = bytes_of(&model(300));
-        folder.write("t.pkh", &bytes);
-        for open in ["map", "heap"] {
-            let with = |args: &[&str]| {
-                let mut command = command(folder.root(), args);
-                command.args(["--open", open]);
-                run_with_input(&mut command, &bytes)
-            };
-            let got = with(&["verify", "-"]).expect(0);
-            assert!(got.text().starts_with("-: ok, 300 keys"), "{}", got.text());
-            let same = |from: &str, path: &str| {
-                assert_eq!(with(&["dump", path]).expect(0).out, {
-                    run(&mut command(folder.root(), ["dump", from])).expect(0).out
-                });
-            };
-            same("t.pkh", "-");
-            with(&["merge", "-", "-o", "m.pkh"]).expect(0);
-            let got = run(&mut command(folder.root(), ["get", "m.pkh", "--", "key-7"])).expect(0);
-            assert_eq!(got.text(), "key-7\t49\n");
-            let script =
-                format!("mkfifo p; cat t.pkh > p & \"$0\" get p --open {open} -- key-9; rm p");
-            let mut shell = std::process::Command::new("sh");
-            shell.arg("-c").arg(script).arg(super::common::command::PKHASH);
-            let got = run(shell.current_dir(folder.root())).expect(0);
-            assert_eq!(got.text(), "key-9\t81\n");
-            let command = &mut command(folder.root(), ["get", "-", "--open", open, "--", "k"]);
-            run_with_input(command, b"no table at all, and long enough").fails(&["pkhash: -: "]);
-        }
     }
 }

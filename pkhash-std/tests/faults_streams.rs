@@ -1,16 +1,14 @@
 //! Tables that go to a writer of the caller's: one that fails, takes nothing, takes less than it was given,
 //! or is interrupted, at each of its calls.
 
-mod common;
-
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use common::{Folder, Rng, build_bytes, int, of_slice};
 use pkhash_std::{
     Built, DELETED, DocMap, Error, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions,
     Options, Result, TableFile, TableWriter, WriterOptions, build_slice_to, merge_to,
 };
+use pkhash_testing::{Folder, Rng, build_bytes, int, of_slice};
 
 /// What a writer does at a call of `write` or `flush`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,15 @@
 //! Limits that only files and sets can show: tables of more than 4 GiB, the longest keys through the writer, and
 //! the segments of a set. Those of the format are in pkhash-core's `tests/limits.rs`.
 
-mod common;
 #[path = "../../pkhash-core/tests/common/mod.rs"]
 mod of_core;
 
-use common::{Folder, build_bytes, check_bytes, int};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
     Error, Layout, LayoutChoice, MAX_SEGMENTS, Options, TableWriter, ValueChoice, ValueFormat,
     WriterOptions,
 };
+use pkhash_testing::{Folder, build_bytes, check_bytes, int};
 
 /// The number that a row of FORMAT.md §8 begins with.
 fn stated(what: &str) -> u64 {
@@ -32,14 +31,14 @@ fn the_specification_states_the_limit_of_a_set() {
 fn write(layout: LayoutChoice, lens: &[usize]) -> Result<Layout, Error> {
     let table = Options { layout, ..Options::default() };
     let options = || WriterOptions { table, ..WriterOptions::default() };
-    let model: common::Model =
+    let model: pkhash_testing::Model =
         lens.iter().enumerate().map(|(i, len)| (vec![i as u8; *len], int(i as u64))).collect();
-    let (built, bytes) = build_bytes(options(), common::slices(&model))?;
+    let (built, bytes) = build_bytes(options(), pkhash_testing::slices(&model))?;
     let absent: Vec<Vec<u8>> = lens.iter().map(|len| vec![0xee; len + 1]).collect();
     check_bytes(&bytes, &model, &absent);
     // And published, which takes another way to the file.
     let folder = Folder::new();
-    common::publish(&folder.path("t.pkh"), options(), common::slices(&model))?;
+    pkhash_testing::publish(&folder.path("t.pkh"), options(), pkhash_testing::slices(&model))?;
     assert!(folder.read("t.pkh") == bytes);
     Ok(built.footer.layout)
 }
@@ -100,10 +99,10 @@ mod past_4_gib {
     };
     use pkhash_std::{Kernel, OpenOptions, TableFile};
 
-    use super::common::opening::How;
-    use super::common::{Folder, Rng};
     use super::of_core::footers::{inline, perfect, perfect_bytes, spans, term_order};
     use super::of_core::raw::{self, RawFooter, RawPartition};
+    use pkhash_testing::opening::How;
+    use pkhash_testing::{Folder, Rng};
 
     const LIMIT: u64 = 1 << 32;
     const FILTER_BITS: u64 = 10;

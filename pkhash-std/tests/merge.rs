@@ -1,7 +1,6 @@
 //! Merging against a model, and against a table built afresh from the pairs that are left: the bytes
 //! are the same. Doc maps, duplicates, mismatches, damaged inputs, inputs that are replaced.
 
-mod common;
 // What damages tables, and makes their checksums right again.
 #[allow(dead_code)]
 #[path = "../../pkhash-core/tests/common/raw.rs"]
@@ -9,17 +8,17 @@ mod raw;
 
 use std::fs;
 
-use common::{
-    Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, check, check_bytes, exceptions, int,
-    meet_with_other_seeds, meet_with_seed_0, numbered, of_slice, open_all, publish, slices,
-    too_many_of_one_hash,
-};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::core::builder::PerfectShape;
 use pkhash_std::{
     Built, DELETED, DocMap, Error, Hasher, Layout, LayoutChoice, MergeInput, MergeOptions,
     OnDuplicate, Options, Result, TableFile, ValueChoice, ValueFormat, WriterOptions, merge,
     merge_to,
+};
+use pkhash_testing::{
+    Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, check, check_bytes, exceptions, int,
+    meet_with_other_seeds, meet_with_seed_0, numbered, of_slice, open_all, publish, slices,
+    too_many_of_one_hash,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -817,7 +816,7 @@ fn the_output_may_replace_an_input_under_its_readers() {
     let (old_a, old_b) = (numbered("a", 0..2000), numbered("b", 0..2000));
     let all: Model = old_a.iter().chain(&old_b).map(|(k, v)| (k.clone(), v.clone())).collect();
     publish(&b, WriterOptions::default(), slices(&old_b)).unwrap();
-    for mode in common::modes() {
+    for mode in pkhash_testing::modes() {
         publish(&a, WriterOptions::default(), slices(&old_a)).unwrap();
         let open = |path| mode.open(path).unwrap();
         let tables = [open(&a), open(&b)];
@@ -993,7 +992,7 @@ fn damaged_inputs_are_named() {
                     }
                     _ => panic!("{error}"),
                 }
-                common::names_path(&error, &path);
+                pkhash_testing::names_path(&error, &path);
             }
         }
     }

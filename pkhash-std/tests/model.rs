@@ -1,22 +1,20 @@
 //! The writer against a `BTreeMap`: random keys, options and budgets; spills; duplicates; edges of
 //! length and number; and the same bytes however a table was built, in memory by the core too.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{
-    Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, build_in_core, check, check_bytes,
-    check_large, exceptions, int, meet_with_other_seeds, meet_with_seed_0, names_path, numbered,
-    of_slice, open_all, publish, slices, too_many_of_one_hash,
-};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::core::builder::PerfectShape;
 use pkhash_std::{
     Control, Error, Hasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Options, TableFile,
     TableWriter, ValueChoice, ValueFormat, WriterOptions,
+};
+use pkhash_testing::{
+    Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, build_in_core, check, check_bytes,
+    check_large, exceptions, int, meet_with_other_seeds, meet_with_seed_0, names_path, numbered,
+    of_slice, open_all, publish, slices, too_many_of_one_hash,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -386,7 +384,7 @@ fn a_table_that_outgrows_the_budget_is_spilled_and_is_the_same() {
                 _ => build_in_core(&table, of_slice(&shuffled)).unwrap(),
             };
             assert!(spilled == expected, "{name}, {i}: a spill changed the bytes");
-            assert!(common::names(&temp_dir).is_empty());
+            assert!(pkhash_testing::names(&temp_dir).is_empty());
             let path = folder.write("table.pkh", &spilled);
             check_large(&TableFile::open(path).unwrap(), &model);
         }

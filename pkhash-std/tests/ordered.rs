@@ -3,15 +3,11 @@
 
 #![cfg(feature = "ordered")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::companions::{Docs, ask, check, fst_of, owned, seal};
-use common::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
     Automaton, CompanionOptions, Control, DELETED, DocMap, Error, KeyRegex, Layout, LayoutChoice,
@@ -19,6 +15,8 @@ use pkhash_std::{
     OrderedOptions, OrderedTerms, Result, TableFile, ValueChoice, ValueFormat, WriterOptions,
     build_companion, companion_path, merge, merge_companions,
 };
+use pkhash_testing::companions::{Docs, ask, check, fst_of, owned, seal};
+use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use xxhash_rust::xxh3::xxh3_64;

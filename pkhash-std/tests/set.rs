@@ -1,20 +1,12 @@
 //! Segment sets against models: newest live match, batches, in-set queries, versions; snapshots while
 //! tables are added, merged, deleted from and replaced.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use common::opening::How;
-use common::sets::{
-    Model, Pairs, Parts, Snapshot as Modelled, Step, check, newest, table_with, version_of,
-    versioned,
-};
-use common::{Folder, Rng, build_bytes, modes, of_slice};
 use pkhash_std::core::Error as CoreError;
 use pkhash_std::{
     Answer, Control, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
@@ -22,6 +14,12 @@ use pkhash_std::{
     SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedAnswer, WriterOptions,
     build_slice_to, merge, merge_to, versioned_value,
 };
+use pkhash_testing::opening::How;
+use pkhash_testing::sets::{
+    Model, Pairs, Parts, Snapshot as Modelled, Step, check, newest, table_with, version_of,
+    versioned,
+};
+use pkhash_testing::{Folder, Rng, build_bytes, modes, of_slice};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use roaring::RoaringBitmap;
@@ -806,7 +804,7 @@ fn opened_from_paths() {
     assert_eq!(set.in_set(&["shared"]).unwrap().iter().collect::<Vec<_>>(), [1, 11]);
     let missing = folder.path("missing.pkh");
     let error = SegmentSet::open([&paths[0], &missing]).unwrap_err();
-    common::names_path(&error, &missing);
+    pkhash_testing::names_path(&error, &missing);
 }
 
 #[test]

@@ -1,22 +1,20 @@
 //! Tables in files, however they are held: the same answers in every mode, with every advice and
 //! kernel; files that are no tables; files that are replaced; many threads on one table.
 
-mod common;
-
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{
-    Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
-    slices,
-};
 use pkhash_std::core::format::{HEAD_LEN, TAIL_LEN};
 use pkhash_std::core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
     Advice, Answer, Error, Footer, Hasher, Kernel, Layout, LayoutChoice, OpenOptions, Options,
     Publication, Segment, SegmentSet, Table, TableFile, Value, WriterOptions,
+};
+use pkhash_testing::{
+    Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
+    slices,
 };
 
 fn with(table: Options) -> WriterOptions {

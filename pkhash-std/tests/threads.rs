@@ -1,20 +1,18 @@
 //! Many threads at once: on one table, on one segment set, on snapshots that a writer replaces, and in
 //! builds. All of it also runs under ThreadSanitizer: `.ci/tsan`.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, LazyLock, RwLock};
 use std::time::Duration;
 
-use common::opening::{How, Opening};
-use common::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
 use pkhash_std::{
     Answer, Control, DocMap, Error, Kernel, Layout, LayoutChoice, LiveDocs, MapOptions, MergeInput,
     MergeOptions, OnDuplicate, OpenOptions, Options, Segment, SegmentSet, TableFile, Value,
     WriterOptions, build_slice, build_slice_to, merge, merge_to,
 };
+use pkhash_testing::opening::{How, Opening};
+use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
 
 const THREADS: usize = 64;
 

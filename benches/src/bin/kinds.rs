@@ -15,7 +15,7 @@ use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
 
 /// Those of `pkhash bench`.
-#[path = "../../../pkhash-std/src/bin/pkhash/ids.rs"]
+#[path = "../../../pkhash-std/command/src/ids.rs"]
 #[allow(dead_code)]
 mod ids;
 

@@ -1,15 +1,14 @@
-//! Shared by the tests of this folder: numbers from a seed, folders that vanish, tables in every way
-//! they can be opened, and the comparison with a model.
+//! Shared by the tests of pkhash-std, of the command, and by the fuzz targets: numbers from a seed, folders that
+//! vanish, tables in every way they can be opened, and the comparison with a model.
 
-// Each test file uses a part of it.
-#![allow(dead_code)]
+// `opening.rs` maps files.
+#![deny(unsafe_code)]
+// Tests are what reads this.
+#![allow(missing_docs, clippy::len_without_is_empty, clippy::new_without_default)]
 
-#[cfg(feature = "cli")]
-pub(crate) mod command;
-#[cfg(feature = "ordered")]
-pub(crate) mod companions;
-pub(crate) mod opening;
-pub(crate) mod sets;
+pub mod companions;
+pub mod opening;
+pub mod sets;
 
 use pkhash_core::Scalar;
 use std::collections::BTreeMap;
@@ -23,17 +22,18 @@ use pkhash_std::{
     ValueKind, WriterOptions,
 };
 
-pub(crate) use opening::modes;
+pub use opening::modes;
 
 /// What a table should hold. An integer is here with 8 bytes, however narrow the table keeps it.
-pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// SplitMix64: small, and the same numbers on every machine.
 #[derive(Clone)]
-pub(crate) struct Rng(pub(crate) u64);
+pub struct Rng(pub u64);
 
 impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,15 +42,15 @@ impl Rng {
     }
 
     /// A number below `n`, which is not 0.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| (self.next() >> 32) as u8).collect()
     }
 
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
         }
@@ -58,23 +58,23 @@ impl Rng {
 }
 
 /// A folder that vanishes with the test.
-pub(crate) struct Folder(tempfile::TempDir);
+pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         self.0.path()
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Writes a file and returns its path.
-    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         // Another file and not the old one written over: ext4 flushes those to the disk.
         let _ = fs::remove_file(&path);
@@ -82,18 +82,18 @@ impl Folder {
         path
     }
 
-    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+    pub fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap()
     }
 
     /// The names of all files, hidden ones included.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         names(self.root())
     }
 }
 
 /// The names of all files of a folder, sorted.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
+pub fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -103,7 +103,7 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 }
 
 /// One file in every mode; the kernels take turns, and each comes at least once.
-pub(crate) fn open_all(path: &Path) -> Vec<TableFile> {
+pub fn open_all(path: &Path) -> Vec<TableFile> {
     let kernels: Vec<Kernel> = Kernel::available().collect();
     let modes = modes();
     (0..modes.len().max(kernels.len()))
@@ -125,7 +125,7 @@ fn add(writer: &mut TableWriter, options: &Options, key: &[u8], value: &[u8]) ->
 }
 
 /// Builds a table into memory.
-pub(crate) fn build_bytes<'p>(
+pub fn build_bytes<'p>(
     options: WriterOptions,
     pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
 ) -> Result<(Built, Vec<u8>)> {
@@ -141,7 +141,7 @@ pub(crate) fn build_bytes<'p>(
 }
 
 /// Builds a table and publishes it.
-pub(crate) fn publish<'p>(
+pub fn publish<'p>(
     path: &Path,
     options: WriterOptions,
     pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
@@ -155,7 +155,7 @@ pub(crate) fn publish<'p>(
 }
 
 /// The same table by the core alone, which has all keys in memory. No key comes twice.
-pub(crate) fn build_in_core<'p>(
+pub fn build_in_core<'p>(
     options: &Options,
     pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
 ) -> Result<Vec<u8>, CoreError> {
@@ -175,10 +175,7 @@ pub(crate) fn build_in_core<'p>(
 }
 
 /// Keys whose hash is that of another key: of all partitions, and of the one that has most.
-pub(crate) fn exceptions<'k>(
-    options: &Options,
-    keys: impl IntoIterator<Item = &'k [u8]>,
-) -> (u64, u64) {
+pub fn exceptions<'k>(options: &Options, keys: impl IntoIterator<Item = &'k [u8]>) -> (u64, u64) {
     let mut hashes: Vec<u64> = keys.into_iter().map(|key| options.hasher.hash(key)).collect();
     hashes.sort_unstable();
     // A few keys are in one partition unless more were asked for.
@@ -191,7 +188,7 @@ pub(crate) fn exceptions<'k>(
 }
 
 /// The key of 8 bytes with this hash, seed 0: the steps of XXH3 for such keys, undone.
-pub(crate) fn key_of_hash(hash: u64) -> Vec<u8> {
+pub fn key_of_hash(hash: u64) -> Vec<u8> {
     // The inverse of 0x9fb2_1c65_1e98_df25, by Newton: each round doubles the bits that are right.
     let prime = 0x9fb2_1c65_1e98_df25u64;
     let inverse =
@@ -208,12 +205,12 @@ pub(crate) fn key_of_hash(hash: u64) -> Vec<u8> {
 }
 
 /// Keys that meet in one bucket, too many to be placed, if the seed of their partition is 0.
-pub(crate) fn meet_with_seed_0(n: u64) -> impl Iterator<Item = Vec<u8>> {
+pub fn meet_with_seed_0(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n).map(|i| key_of_hash((0xabcd_0123 << 32) + i * 0x0101_0101))
 }
 
 /// Keys that do so with every other seed.
-pub(crate) fn meet_with_other_seeds(n: u64) -> impl Iterator<Item = Vec<u8>> {
+pub fn meet_with_other_seeds(n: u64) -> impl Iterator<Item = Vec<u8>> {
     // The inverse of the multiplier of these seeds: FORMAT.md, §3.1.2.
     let inverse = (0..6).fold(1u64, |x, _| {
         x.wrapping_mul(2u64.wrapping_sub(0xd6e8_feb8_6659_fd93u64.wrapping_mul(x)))
@@ -222,11 +219,11 @@ pub(crate) fn meet_with_other_seeds(n: u64) -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// The most keys with the hash of another that a perfect partition takes.
-pub(crate) const MAX_EXCEPTIONS: u64 = pkhash_std::core::format::MAX_EXCEPTIONS as u64;
+pub const MAX_EXCEPTIONS: u64 = pkhash_std::core::format::MAX_EXCEPTIONS as u64;
 
 /// The error of a perfect table for more than that.
 #[track_caller]
-pub(crate) fn too_many_of_one_hash(error: &Error) {
+pub fn too_many_of_one_hash(error: &Error) {
     assert!(
         matches!(
             error,
@@ -240,26 +237,24 @@ pub(crate) fn too_many_of_one_hash(error: &Error) {
 }
 
 /// For loops over a model, or over pairs.
-pub(crate) fn slices<'m>(
+pub fn slices<'m>(
     pairs: impl IntoIterator<Item = (&'m Vec<u8>, &'m Vec<u8>)>,
 ) -> impl Iterator<Item = (&'m [u8], &'m [u8])> {
     pairs.into_iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
 }
 
 /// The same, of a slice.
-pub(crate) fn of_slice(
-    pairs: &[(Vec<u8>, Vec<u8>)],
-) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+pub fn of_slice(pairs: &[(Vec<u8>, Vec<u8>)]) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
     pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
 }
 
 /// A doc ID, or any integer, as a model has it.
-pub(crate) fn int(value: u64) -> Vec<u8> {
+pub fn int(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
 /// `key-0`, `key-1`, … with their numbers.
-pub(crate) fn numbered(prefix: &str, numbers: std::ops::Range<u64>) -> Model {
+pub fn numbered(prefix: &str, numbers: std::ops::Range<u64>) -> Model {
     numbers.map(|i| (format!("{prefix}-{i}").into_bytes(), int(i))).collect()
 }
 
@@ -272,7 +267,7 @@ fn same(kept: &[u8], expected: &[u8]) -> bool {
 
 /// The table verifies, holds just what the model holds, and answers for every key of the model, for
 /// keys that resemble them, and for `absent` ones, singly and in batches.
-pub(crate) fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
+pub fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
     file.verify().unwrap();
     assert_eq!(file.footer().keys, model.len() as u64);
 
@@ -318,7 +313,7 @@ pub(crate) fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
 }
 
 /// Checks the bytes of a table, held in every way.
-pub(crate) fn check_bytes(bytes: &[u8], model: &Model, absent: &[Vec<u8>]) {
+pub fn check_bytes(bytes: &[u8], model: &Model, absent: &[Vec<u8>]) {
     let folder = Folder::new();
     let path = folder.write("table.pkh", bytes);
     for file in open_all(&path) {
@@ -327,7 +322,7 @@ pub(crate) fn check_bytes(bytes: &[u8], model: &Model, absent: &[Vec<u8>]) {
 }
 
 /// For large tables: the table verifies, and holds the keys and values of the model and no others.
-pub(crate) fn check_large(file: &TableFile, model: &Model) {
+pub fn check_large(file: &TableFile, model: &Model) {
     file.verify().unwrap();
     assert_eq!(file.footer().keys, model.len() as u64);
     let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
@@ -339,7 +334,7 @@ pub(crate) fn check_large(file: &TableFile, model: &Model) {
 }
 
 /// The message of an error that must name this path.
-pub(crate) fn names_path(error: &Error, path: &Path) -> String {
+pub fn names_path(error: &Error, path: &Path) -> String {
     let message = error.to_string();
     assert!(message.contains(path.to_str().unwrap()), "no path {path:?} in: {message}");
     message

@@ -1,6 +1,6 @@
 //! The command where memory or threads are few.
 
-#![cfg(all(unix, feature = "cli"))]
+#![cfg(unix)]
 
 mod common;
 

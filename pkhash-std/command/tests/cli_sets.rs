@@ -1,8 +1,6 @@
 //! Many tables by the `pkhash` command: `get` and `in-set` over several tables and folders, deleted docs, and
 //! merges that leave them out.
 
-#![cfg(feature = "cli")]
-
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,6 @@
 //! and tables that are replaced while a folder is read. And damage, which nobody may take for good who reads a
 //! whole table.
 
-#![cfg(feature = "cli")]
-
 mod common;
 
 use std::collections::BTreeSet;

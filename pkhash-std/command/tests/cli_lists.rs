@@ -1,8 +1,6 @@
 //! What the `pkhash` command makes of lists as people have them: with byte order marks, compressed, in UTF-16,
 //! with blank lines, and CSV with columns that are not what was meant.
 
-#![cfg(feature = "cli")]
-
 mod common;
 
 use std::io::Write;

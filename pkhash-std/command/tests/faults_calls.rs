@@ -2,7 +2,7 @@
 //! old file stays, nothing is left beside it. And calls that signals interrupt, or that do less than they
 //! were asked to: nobody notices. Inputs that change meanwhile, folders that take no files.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64", feature = "cli"))]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
 mod shim;

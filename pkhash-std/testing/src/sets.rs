@@ -9,16 +9,16 @@ use pkhash_std::{
 };
 use roaring::RoaringBitmap;
 
-use super::opening::Opening;
-use super::{Folder, Rng, build_bytes, of_slice};
+use crate::opening::Opening;
+use crate::{Folder, Rng, build_bytes, of_slice};
 
-pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-pub(crate) fn versioned() -> ValueChoice {
+pub fn versioned() -> ValueChoice {
     ValueChoice::Fixed(ValueFormat::opaque(VERSIONED_WIDTH).unwrap())
 }
 
-pub(crate) fn try_table_with(
+pub fn try_table_with(
     options: Options,
     pairs: &Pairs,
     open: impl Into<Opening>,
@@ -29,38 +29,38 @@ pub(crate) fn try_table_with(
     open.into().open(folder.write("segment.pkh", bytes))
 }
 
-pub(crate) fn table_with(options: Options, pairs: &Pairs, open: impl Into<Opening>) -> TableFile {
+pub fn table_with(options: Options, pairs: &Pairs, open: impl Into<Opening>) -> TableFile {
     try_table_with(options, pairs, open).unwrap()
 }
 
 /// What a segment is made of.
-pub(crate) struct Parts {
+pub struct Parts {
     /// For each key, doc and version.
-    pub(crate) docs: BTreeMap<Vec<u8>, (u32, u64)>,
+    pub docs: BTreeMap<Vec<u8>, (u32, u64)>,
     /// Whether the table has the versions.
-    pub(crate) versions: bool,
+    pub versions: bool,
     /// How the table is made; the values are as `versions` says.
-    pub(crate) options: Options,
-    pub(crate) open: Opening,
-    pub(crate) doc_base: u32,
+    pub options: Options,
+    pub open: Opening,
+    pub doc_base: u32,
     /// How much greater than its greatest version the segment says that it is; `None`: says nothing.
-    pub(crate) slack: Option<u64>,
+    pub slack: Option<u64>,
     /// `None`: all are.
-    pub(crate) live: Option<BTreeSet<u32>>,
+    pub live: Option<BTreeSet<u32>>,
 }
 
 /// A segment, and what it should hold.
 #[derive(Clone)]
-pub(crate) struct Model {
-    pub(crate) segment: Segment,
-    pub(crate) docs: BTreeMap<Vec<u8>, (u32, u64)>,
+pub struct Model {
+    pub segment: Segment,
+    pub docs: BTreeMap<Vec<u8>, (u32, u64)>,
     /// `None`: all are.
-    pub(crate) live: Option<BTreeSet<u32>>,
+    pub live: Option<BTreeSet<u32>>,
 }
 
 impl Model {
     /// A segment of these parts, unless no table can be made of them.
-    pub(crate) fn new(parts: Parts) -> Result<Self> {
+    pub fn new(parts: Parts) -> Result<Self> {
         let Parts { docs, versions, options, open, doc_base, slack, live } = parts;
         let value = if versions { versioned() } else { ValueChoice::Auto };
         let pairs: Pairs = docs
@@ -85,7 +85,7 @@ impl Model {
         Ok(Self { segment, docs, live })
     }
 
-    pub(crate) fn live_match(&self, key: &[u8]) -> Option<(u32, u64)> {
+    pub fn live_match(&self, key: &[u8]) -> Option<(u32, u64)> {
         let found = self.docs.get(key).copied();
         found.filter(|(doc, _)| self.live.as_ref().is_none_or(|live| live.contains(doc)))
     }
@@ -99,14 +99,14 @@ fn live_docs(live: &BTreeSet<u32>) -> Arc<LiveDocs> {
 }
 
 /// What should be answered: segment, value's doc and version.
-pub(crate) fn newest(models: &[Model], key: &[u8]) -> Option<(usize, u32, u64)> {
+pub fn newest(models: &[Model], key: &[u8]) -> Option<(usize, u32, u64)> {
     models.iter().enumerate().find_map(|(i, model)| {
         let (doc, version) = model.live_match(key)?;
         Some((i, doc, version))
     })
 }
 
-pub(crate) fn version_of(answer: Answer<'_>) -> u64 {
+pub fn version_of(answer: Answer<'_>) -> u64 {
     u64::from_le_bytes(answer.value().as_bytes()[4..].try_into().unwrap())
 }
 
@@ -130,13 +130,7 @@ fn check_doc_ids(set: &SegmentSet, batch: &[Vec<u8>], expected: &[Option<Answer<
 }
 
 /// All ways to ask.
-pub(crate) fn check(
-    set: &SegmentSet,
-    models: &[Model],
-    pool: &[Vec<u8>],
-    versions: bool,
-    rng: &mut Rng,
-) {
+pub fn check(set: &SegmentSet, models: &[Model], pool: &[Vec<u8>], versions: bool, rng: &mut Rng) {
     let single = |key: &[u8]| {
         let found = set.get(key).unwrap();
         let expected = newest(models, key);
@@ -219,7 +213,7 @@ pub(crate) fn check(
 
 /// What makes one snapshot of another. A number of a segment that the snapshot has not is that of one
 /// which is gone.
-pub(crate) enum Step {
+pub enum Step {
     With { added: Vec<Model>, removed: Vec<usize> },
     Merged { inputs: Vec<usize>, output: Option<Model> },
     LiveDocs { segment: usize, live: Option<BTreeSet<u32>> },
@@ -229,8 +223,8 @@ pub(crate) enum Step {
 
 /// A snapshot, and what it should answer.
 #[derive(Clone, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) set: SegmentSet,
+pub struct Snapshot {
+    pub set: SegmentSet,
     /// The newest first; whether the segment map has it.
     models: Vec<(Model, bool)>,
     /// Keys of the segments that the map was made of.
@@ -240,14 +234,14 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(models: Vec<Model>) -> Self {
+    pub fn new(models: Vec<Model>) -> Self {
         let segments: Vec<Segment> = models.iter().map(|model| model.segment.clone()).collect();
         let set = SegmentSet::new(segments).unwrap();
         let models = models.into_iter().map(|model| (model, false)).collect();
         Self { set, models, ..Self::default() }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.models.len()
     }
 
@@ -271,7 +265,7 @@ impl Snapshot {
     }
 
     /// The next snapshot. This one stays as it is.
-    pub(crate) fn step(&self, step: Step) -> Self {
+    pub fn step(&self, step: Step) -> Self {
         let mut next = self.clone();
         match step {
             Step::With { added, removed } => {
@@ -335,7 +329,7 @@ impl Snapshot {
     }
 
     /// [`check`], and the segments and facts of the set.
-    pub(crate) fn check(&self, pool: &[Vec<u8>], versions: bool, rng: &mut Rng) {
+    pub fn check(&self, pool: &[Vec<u8>], versions: bool, rng: &mut Rng) {
         let set = &self.set;
         assert_eq!((set.len(), set.is_empty()), (self.models.len(), self.models.is_empty()));
         for (found, (model, _)) in set.segments().iter().zip(&self.models) {

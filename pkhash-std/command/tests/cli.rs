@@ -1,8 +1,6 @@
 //! The `pkhash` command as a shell sees it: what it reads, prints and returns, and what it says when
 //! something is wrong.
 
-#![cfg(feature = "cli")]
-
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -1589,7 +1587,7 @@ fn check_list(shell: &Shell, lines: &[String], form: &str, options: &str) {
 }
 
 fn top_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The object IDs of this repository's history; where there is no repository (in a published crate)

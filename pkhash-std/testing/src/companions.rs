@@ -8,15 +8,13 @@ use pkhash_std::{OrderedTerms, TableFile};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Keys and their docs.
-pub(crate) type Docs = BTreeMap<Vec<u8>, u64>;
+pub type Docs = BTreeMap<Vec<u8>, u64>;
 
-pub(crate) fn owned<'m>(
-    pairs: impl Iterator<Item = (&'m Vec<u8>, &'m u64)>,
-) -> Vec<(Vec<u8>, u64)> {
+pub fn owned<'m>(pairs: impl Iterator<Item = (&'m Vec<u8>, &'m u64)>) -> Vec<(Vec<u8>, u64)> {
     pairs.map(|(key, doc)| (key.clone(), *doc)).collect()
 }
 
-pub(crate) fn within(docs: &Docs, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<(Vec<u8>, u64)> {
+pub fn within(docs: &Docs, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<(Vec<u8>, u64)> {
     // A `BTreeMap` panics if the bounds are the wrong way round.
     owned(docs.iter().filter(|(key, _)| {
         let key = key.as_slice();
@@ -35,7 +33,7 @@ pub(crate) fn within(docs: &Docs, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<(
 }
 
 /// Every search says what the model says, for the keys asked and those of the model.
-pub(crate) fn check(terms: &OrderedTerms, docs: &Docs, asked: &[Vec<u8>]) {
+pub fn check(terms: &OrderedTerms, docs: &Docs, asked: &[Vec<u8>]) {
     assert_eq!((terms.len(), terms.is_empty()), (docs.len() as u64, docs.is_empty()));
     assert_eq!(terms.iter().collect::<Vec<_>>(), owned(docs.iter()));
     assert_eq!(terms.into_iter().count(), docs.len());
@@ -62,7 +60,7 @@ pub(crate) fn check(terms: &OrderedTerms, docs: &Docs, asked: &[Vec<u8>]) {
 }
 
 /// FORMAT.md §12, once more: puts a companion around the bytes of an fst.
-pub(crate) fn seal(fst: &[u8], keys: u64, table: &TableFile) -> Vec<u8> {
+pub fn seal(fst: &[u8], keys: u64, table: &TableFile) -> Vec<u8> {
     let view = table.table();
     let bytes = view.as_bytes();
     let footer_checksum: [u8; 8] = bytes[bytes.len() - 16..bytes.len() - 8].try_into().unwrap();
@@ -81,7 +79,7 @@ pub(crate) fn seal(fst: &[u8], keys: u64, table: &TableFile) -> Vec<u8> {
     file
 }
 
-pub(crate) fn fst_of(docs: &Docs) -> Vec<u8> {
+pub fn fst_of(docs: &Docs) -> Vec<u8> {
     let mut builder = fst::MapBuilder::memory();
     for (key, doc) in docs {
         builder.insert(key, *doc).unwrap();
@@ -90,7 +88,7 @@ pub(crate) fn fst_of(docs: &Docs) -> Vec<u8> {
 }
 
 /// Some of everything that can be asked: what is found does not matter, that it ends does.
-pub(crate) fn ask(terms: &OrderedTerms, asked: &[&[u8]]) {
+pub fn ask(terms: &OrderedTerms, asked: &[&[u8]]) {
     assert_eq!(terms.iter().count() as u64, terms.len());
     for key in asked {
         // A key that is listed is found, and the other way round.

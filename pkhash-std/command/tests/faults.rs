@@ -2,7 +2,7 @@
 //! kills, readers that go away. The old file stays, nothing is left beside it, the message names the
 //! file and the cause.
 
-#![cfg(all(unix, feature = "cli"))]
+#![cfg(unix)]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Tables that are published with what belongs to them, while others read them; processes that change their folder;
 //! files that belong to others.
 
-#![cfg(all(unix, feature = "cli"))]
+#![cfg(unix)]
 
 mod common;
 

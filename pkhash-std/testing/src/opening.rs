@@ -6,37 +6,30 @@
 use std::path::Path;
 
 use pkhash_std::{OpenOptions, Result, TableFile};
-#[cfg(feature = "ordered")]
 use pkhash_std::{OrderedOptions, OrderedTerms, Table};
 
 /// Read into memory of the process, or mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum How {
     Read,
-    #[cfg(feature = "mmap")]
     Mapped,
 }
 
 /// All of them.
-pub(crate) fn modes() -> Vec<How> {
-    vec![
-        How::Read,
-        #[cfg(feature = "mmap")]
-        How::Mapped,
-    ]
+pub fn modes() -> Vec<How> {
+    vec![How::Read, How::Mapped]
 }
 
 impl How {
-    pub(crate) const fn with(self, options: OpenOptions) -> Opening {
+    pub const fn with(self, options: OpenOptions) -> Opening {
         Opening { how: self, options }
     }
 
-    pub(crate) fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
+    pub fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
         self.with(OpenOptions::new()).open(path)
     }
 
-    #[cfg(feature = "ordered")]
-    pub(crate) fn companion(
+    pub fn companion(
         self,
         options: OrderedOptions,
         path: impl AsRef<Path>,
@@ -44,7 +37,6 @@ impl How {
     ) -> Result<OrderedTerms> {
         match self {
             Self::Read => options.open(path, table),
-            #[cfg(feature = "mmap")]
             // SAFETY: no test changes a mapped file in place.
             Self::Mapped => unsafe { options.map(path, table) },
         }
@@ -53,7 +45,7 @@ impl How {
 
 /// [`OpenOptions`], and whether to map.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
+pub struct Opening {
     how: How,
     options: OpenOptions,
 }
@@ -65,10 +57,9 @@ impl From<OpenOptions> for Opening {
 }
 
 impl Opening {
-    pub(crate) fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
+    pub fn open(self, path: impl AsRef<Path>) -> Result<TableFile> {
         match self.how {
             How::Read => self.options.open(path),
-            #[cfg(feature = "mmap")]
             // SAFETY: no test changes a mapped file in place.
             How::Mapped => unsafe { self.options.map(path) },
         }

@@ -1,8 +1,6 @@
 //! `pkhash bench`: every kind and shape on a small scale, what it refuses, and that nothing is left of its
 //! tables. What the IDs look like is tested beside their source.
 
-#![cfg(feature = "cli")]
-
 mod common;
 
 use std::fs;
