@@ -12,7 +12,7 @@ use iai_callgrind::{library_benchmark, library_benchmark_group, main};
 use pkhash_benches::{Key, Lines, keys, map, options, queries, table};
 use pkhash_core::{Layout, Table, Value};
 use pkhash_simd::Kernel;
-use pkhash_std::{Answer, MapOptions, OpenOptions, Segment, SegmentSet, TableFile};
+use pkhash_std::{Hit, OpenOptions, Segment, SegmentMapOptions, SegmentSet, TableFile};
 
 const KEYS: usize = 20_000;
 const QUERIES: usize = 4096;
@@ -161,8 +161,8 @@ fn set(mapped: bool) -> (SegmentSet, Vec<Key>, usize) {
         Segment::new(open.open(path).expect("a sound table"))
     });
     let set = SegmentSet::new(tables.collect::<Vec<_>>()).expect("few segments");
-    let options = MapOptions { threads: 1, ..MapOptions::default() };
-    let set = if mapped { set.with_map(&options).expect("sound tables") } else { set };
+    let options = SegmentMapOptions { threads: 1, ..SegmentMapOptions::default() };
+    let set = if mapped { set.with_segment_map(&options).expect("sound tables") } else { set };
     let (asked, answers) = queries(&keys, QUERIES, 10);
     (set, asked, answers.iter().flatten().count())
 }
@@ -171,7 +171,7 @@ fn set(mapped: bool) -> (SegmentSet, Vec<Key>, usize) {
 #[bench::no_map(set(false))]
 #[bench::map(set(true))]
 fn set_batch((set, asked, expected): (SegmentSet, Vec<Key>, usize)) -> SegmentSet {
-    let mut out = vec![None::<Answer<'_>>; QUERIES];
+    let mut out = vec![None::<Hit<'_>>; QUERIES];
     assert_eq!(set.get_batch(&asked, &mut out).expect("sound tables"), expected);
     set
 }

@@ -17,7 +17,7 @@ pub mod row;
 #[allow(unsafe_code)]
 pub fn map(path: &std::path::Path) -> pkhash_std::TableFile {
     // SAFETY: tables lie in temporary folders of the benches, which write over none of them.
-    unsafe { pkhash_std::TableFile::map(path) }.expect("a sound table")
+    unsafe { pkhash_std::TableFile::open_mapped(path) }.expect("a sound table")
 }
 
 /// Maps a file that a bench has written, for another crate than pkhash.

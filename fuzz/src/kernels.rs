@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use arbitrary::Arbitrary;
-use pkhash_core::map::{Ask, LINE_TAGS, MAP_LINE, MAX_RUN, MapEntry, MapPlan, SegmentMap};
+use pkhash_core::segment_map::{Ask, LINE_TAGS, MAP_LINE, MAX_RUN, MapEntry, MapPlan, SegmentMap};
 use pkhash_core::{Error, GROUP_MAX, Kernel as _, Matches, Scalar, Table, get_batch_of};
 use pkhash_simd::Kernel;
 

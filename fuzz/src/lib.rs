@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
-use pkhash_core::{Error, Footer, Hasher, Layout, Scalar, Table, Value, ValueFormat};
+use pkhash_core::{Error, Footer, KeyHasher, Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 use pkhash_std::{
     DocMap, MergeInput, MergeOptions, OnDuplicate, TableFile, TableWriter, WriterOptions, merge_to,
@@ -200,7 +200,7 @@ struct How {
 }
 
 impl How {
-    fn options(self, hasher: Hasher) -> Options {
+    fn options(self, hasher: KeyHasher) -> Options {
         let layout = match self.layout % 4 {
             0 => LayoutChoice::Auto,
             1 => LayoutChoice::Fixed(Layout::Inline),
@@ -227,10 +227,10 @@ impl How {
         }
     }
 
-    fn hasher(self) -> Hasher {
+    fn hasher(self) -> KeyHasher {
         match self.truncated {
-            Some(bits) => Hasher::truncated(self.seed, bits % 16),
-            None => Hasher::new(self.seed),
+            Some(bits) => KeyHasher::truncated(self.seed, bits % 16),
+            None => KeyHasher::new(self.seed),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! and forged ones.
 
 use arbitrary::Arbitrary;
-use pkhash_core::Hasher;
+use pkhash_core::KeyHasher;
 use pkhash_core::builder::{Options, ValueChoice};
 use pkhash_std::{
     Automaton, Error, KeyRegex, OpenOptions, OrderedOptions, OrderedTerms, TableFile,
@@ -98,7 +98,7 @@ pub fn ordered(companion: &Companion) {
         filter_bits: None,
         layout: crate::PERFECT,
         partition_bits: companion.how.partition_bits.map(|bits| bits % 5),
-        ..companion.how.options(Hasher::new(companion.how.seed))
+        ..companion.how.options(KeyHasher::new(companion.how.seed))
     };
     let pairs: Vec<_> =
         docs.iter().map(|(key, doc)| (key.clone(), doc.to_le_bytes().to_vec())).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::Arbitrary;
-use pkhash_core::Hasher;
+use pkhash_core::KeyHasher;
 use pkhash_core::builder::Options;
 use pkhash_simd::Kernel;
 use pkhash_std::OpenOptions;
@@ -80,11 +80,11 @@ impl Sets {
         // Sets of one hasher are asked in another way than those of several.
         let which = held.how.seed % u64::from(1 + self.hashers % 4);
         let hasher = match which {
-            0 => Hasher::new(0),
-            1 => Hasher::new(self.seed),
+            0 => KeyHasher::new(0),
+            1 => KeyHasher::new(self.seed),
             // Of all keys, or of some: with many segments the map's lines are not enough for them.
-            2 => Hasher::truncated(self.seed, 0),
-            _ => Hasher::truncated(self.seed, 8),
+            2 => KeyHasher::truncated(self.seed, 0),
+            _ => KeyHasher::truncated(self.seed, 8),
         };
         let options = held.how.options(hasher);
         let partition_bits = options.partition_bits.map(|bits| bits % 5);

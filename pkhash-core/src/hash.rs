@@ -22,24 +22,24 @@ pub const MAX_PARTITION_BITS: u8 = 16;
 /// Hash id of XXH3-64 in the file.
 const XXH3_64: u8 = 1;
 
-/// What [`Hasher::check_value`] hashes.
+/// What [`KeyHasher::check_value`] hashes.
 const CHECK_KEY: &[u8; 16] = b"pkhash check key";
 
 /// XXH3-64 with a table's seed: the one hash from which every position is taken.
 ///
 /// ```
-/// # use pkhash_core::Hasher;
-/// assert_eq!(Hasher::new(0).hash(b""), 0x2d06_8005_38d3_94c2);
+/// # use pkhash_core::KeyHasher;
+/// assert_eq!(KeyHasher::new(0).hash(b""), 0x2d06_8005_38d3_94c2);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Hasher {
+pub struct KeyHasher {
     seed: u64,
     /// `Some(b)`: keep only `b` bits. See the feature `truncated-hash`.
     #[cfg(feature = "truncated-hash")]
     truncated: Option<u8>,
 }
 
-impl Hasher {
+impl KeyHasher {
     /// The hash with this seed. All tables that are searched together should share one.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn the_hash_is_frozen() {
         // The check values of XXH3-64 as published, and ours. A change here breaks every file.
-        assert_eq!(Hasher::new(0).hash(b""), 0x2d06_8005_38d3_94c2);
-        assert_eq!(Hasher::new(0).hash(b"a"), 0xe6c6_32b6_1e96_4e1f);
-        assert_eq!(Hasher::new(0).check_value(), 0x50ea_e8b0_e55d_fd18);
+        assert_eq!(KeyHasher::new(0).hash(b""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(KeyHasher::new(0).hash(b"a"), 0xe6c6_32b6_1e96_4e1f);
+        assert_eq!(KeyHasher::new(0).check_value(), 0x50ea_e8b0_e55d_fd18);
     }
 }

@@ -56,13 +56,13 @@ impl<'a> Table<'a> {
     /// reading those before. O(records in the range + one probe); in a perfect table, O(records of the
     /// partitions that the range meets).
     #[must_use]
-    pub fn range(&self, first: u64, last: u64) -> Range<'a> {
+    pub fn range(&self, first: u64, last: u64) -> RangeIter<'a> {
         let bits = self.footer.partition_bits;
         let from = hash::partition(first, bits);
         // A perfect table has no homes.
         let home = self.partition(from).map_or(0, |p| hash::home(first, bits, p.homes));
         let slots = self.slots(from, home, hash::partition(last, bits) + 1);
-        Range { slots, hasher: self.footer.hasher, first, last }
+        RangeIter { slots, hasher: self.footer.hasher, first, last }
     }
 
     /// The occupied slots of partitions `from..to`, in the first one beginning with `slot`.
@@ -330,14 +330,14 @@ impl core::iter::FusedIterator for Iter<'_> {}
 
 /// The records of a range of hashes: see [`Table::range`]. After an error it ends.
 #[derive(Clone)]
-pub struct Range<'a> {
+pub struct RangeIter<'a> {
     slots: Slots<'a>,
-    hasher: hash::Hasher,
+    hasher: hash::KeyHasher,
     first: u64,
     last: u64,
 }
 
-impl<'a> Iterator for Range<'a> {
+impl<'a> Iterator for RangeIter<'a> {
     /// Hash, key and value.
     type Item = Result<(u64, &'a [u8], Value<'a>)>;
 
@@ -365,7 +365,7 @@ impl<'a> Iterator for Range<'a> {
     }
 }
 
-impl core::iter::FusedIterator for Range<'_> {}
+impl core::iter::FusedIterator for RangeIter<'_> {}
 
 impl<'a> IntoIterator for &Table<'a> {
     type Item = <Iter<'a> as Iterator>::Item;

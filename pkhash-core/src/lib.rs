@@ -7,7 +7,7 @@
 //! * [`Table`] reads a table that is in memory, from any slice at any address;
 //! * [`Lookup`] reads one that is not, by naming the bytes it needs;
 //! * [`mod@builder`] writes one into the caller's buffer;
-//! * [`mod@map`] tells which of many tables are worth asking for a key, and [`get_batch_of`] asks them;
+//! * [`mod@segment_map`] tells which of many tables are worth asking for a key, and [`get_batch_of`] asks them;
 //! * [`Kernel`] is what a machine contributes; `pkhash-simd` has kernels for vector units;
 //! * `pkhash-std` adds files, a writer with a memory budget, and merging; `pkhash` is the command.
 //!
@@ -26,12 +26,12 @@ pub mod builder;
 mod error;
 mod filter;
 pub mod format;
-mod hash;
+pub mod hash;
 mod iter;
 mod kernel;
 mod layout;
 mod lookup;
-pub mod map;
+pub mod segment_map;
 mod table;
 mod value;
 mod verify;
@@ -40,8 +40,8 @@ pub use error::{Error, Result, Section};
 pub use filter::{DEFAULT_FILTER_BITS, MAX_FILTER_BITS};
 pub use format::directory::Partition;
 pub use format::footer::Footer;
-pub use hash::{EMPTY, Hasher, MAX_PARTITION_BITS, control, home, partition, tag};
-pub use iter::{Iter, Range, RecordPlace};
+pub use hash::{KeyHasher, MAX_PARTITION_BITS};
+pub use iter::{Iter, RangeIter, RecordPlace};
 pub use kernel::{Dispatch, GROUP_MAX, Kernel, Matches, Scalar, Task};
 pub use layout::Layout;
 pub use lookup::{Answer, CHUNK, FixedKeys, HashedKeys, Keys, Lookup, Stage, Want, get_batch_of};

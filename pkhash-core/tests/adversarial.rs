@@ -10,9 +10,8 @@ use common::craft;
 use common::raw::{self, put};
 use common::{Counting, PROBED, Pair, Reads, Rng, build, doc_ids, exercise, lookup, try_build};
 use pkhash_core::builder::{self, Options};
-use pkhash_core::{
-    Error, Footer, Hasher, Layout, Scalar, Table, Value, control, home, partition, tag,
-};
+use pkhash_core::hash::{control, home, partition, tag};
+use pkhash_core::{Error, Footer, KeyHasher, Layout, Scalar, Table, Value};
 
 const N: u64 = 100_000;
 
@@ -27,7 +26,7 @@ fn footer_of(bytes: &[u8]) -> Footer {
 
 #[test]
 fn crafted_keys_meet() {
-    let hasher = Hasher::new(0);
+    let hasher = KeyHasher::new(0);
     let meet: Vec<u64> = craft::keys_that_meet(N).map(|key| hasher.hash(&key)).collect();
     let homes = N as u32 / 3 * 4 + 2;
     for hash in &meet {
@@ -37,7 +36,7 @@ fn crafted_keys_meet() {
     let one: Vec<u64> = craft::many_keys_of_one_hash(100).map(|key| hasher.hash(&key)).collect();
     assert!(one.iter().all(|hash| *hash == one[0]));
     // With another seed nothing of this is left.
-    let other = Hasher::new(1);
+    let other = KeyHasher::new(1);
     let controls = craft::keys_that_meet(1280).filter(|key| control(other.hash(key)) == 0xda);
     assert!(controls.count() < 40);
     let mut hashes: Vec<u64> =
@@ -113,7 +112,7 @@ fn another_seed_spreads_them() {
     let mut rng = Rng(0x0dd5);
     let random = numbered((0..N).map(|_| rng.bytes(8)));
     for layout in Layout::ALL {
-        let options = Options { hasher: Hasher::new(0x5eed), ..doc_ids(layout) };
+        let options = Options { hasher: KeyHasher::new(0x5eed), ..doc_ids(layout) };
         let [crafted, random] = [&pairs, &random].map(|pairs| {
             let bytes = build(&options, pairs);
             let footer = footer_of(&bytes);
@@ -160,7 +159,7 @@ fn a_hundred_thousand_keys_of_one_bucket() {
     let error = try_build(&options, &all).unwrap_err();
     assert_eq!(error, Error::Unsolvable { keys: N, seeds: 32 });
     assert!(error.to_string().contains("give the table another seed, or another layout"));
-    let bytes = build(&Options { hasher: Hasher::new(1), ..options }, &all);
+    let bytes = build(&Options { hasher: KeyHasher::new(1), ..options }, &all);
     assert_eq!(Table::open(&bytes).unwrap().partition(0).unwrap().seed, 0);
     let bytes = build(&Options { partition_bits: Some(1), ..doc_ids(Layout::TermOrder) }, &all);
     assert_eq!(footer_of(&bytes).keys, N);
@@ -173,7 +172,7 @@ fn a_hundred_thousand_keys_of_one_hash() {
     let options = doc_ids(Layout::Perfect);
     let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found: N - 1 };
     assert_eq!(try_build(&options, &pairs), Err(wrong));
-    let bytes = build(&Options { hasher: Hasher::new(1), ..options }, &pairs);
+    let bytes = build(&Options { hasher: KeyHasher::new(1), ..options }, &pairs);
     assert_eq!(footer_of(&bytes).exceptions, 0);
     // Term-order takes them all, and looks at each; the lengths of inline keys end at 31.
     let options = Options { filter_bits: Some(0), ..doc_ids(Layout::TermOrder) };
@@ -276,7 +275,7 @@ fn the_bound_of_probing_layouts_is_reached_and_kept() {
 fn the_bound_of_perfect_tables_is_reached_and_kept() {
     // Several lengths: the longest, and a shorter key.
     for (longest, lines) in [(65_536, false), (37_439 - 4, true)] {
-        let hasher = Hasher::truncated(0, 0);
+        let hasher = KeyHasher::truncated(0, 0);
         let options = Options { hasher, filter_bits: Some(10), ..doc_ids(Layout::Perfect) };
         let key = |i: u8| [&[i][..], &vec![7; longest - 1]].concat();
         let mut pairs = numbered((0..65).map(key));

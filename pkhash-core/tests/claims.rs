@@ -12,9 +12,9 @@ use common::raw::{self, RawFooter, RawPartition, align};
 use common::{Counting, PROBED, Reads, Rng, build, doc_ids, lookup};
 use pkhash_core::builder::{self, Entry, Options};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
+use pkhash_core::hash::{control, home, partition, tag};
 use pkhash_core::{
-    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, Scalar, Stage, Table, Value, control, home,
-    partition, tag,
+    Error, Footer, GROUP_MAX, KeyHasher, Layout, Lookup, Scalar, Stage, Table, Value,
 };
 
 /// Pseudo-random keys of 16 bytes: the `i`-th one of a seed.
@@ -146,7 +146,7 @@ fn exceptions_are_read_to_the_last_and_no_further() {
         let mut pairs: Vec<common::Pair> =
             (0..65u8).map(|i| (uuid(8, i.into()).to_vec(), vec![i; 4])).collect();
         pairs[0].0.truncate(len);
-        let options = Options { hasher: Hasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
+        let options = Options { hasher: KeyHasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
         let bytes = build(&options, &pairs);
         let footer = *Table::open(&bytes).unwrap().footer();
         let (found, reads) = lookup(&bytes, &footer, &uuid(9, 0)).unwrap();
@@ -224,7 +224,7 @@ fn false_compares_are_one_in_128_at_every_partition_count() {
 fn control_byte_home_and_tag_are_independent() {
     // Among keys of one home slot, and among those of one control byte, the other fields are spread
     // as if by chance, at every partition count.
-    let hasher = Hasher::new(0);
+    let hasher = KeyHasher::new(0);
     let hashes: Vec<u64> = (0..100_000).map(|i| hasher.hash(&uuid(3, i))).collect();
     for bits in 0..=10u8 {
         let mut by_home = [[0u32; 128]; 16];
@@ -475,7 +475,7 @@ fn lookups_name_offsets_past_4_gib() {
             // The formulas of FORMAT.md, in 128 bits.
             let home =
                 ((u128::from(hash << 2 >> 33) * u128::from(partition_of.homes)) >> 31) as u64;
-            assert_eq!(home, pkhash_core::home(hash, 2, partition_of.homes as u32).into());
+            assert_eq!(home, pkhash_core::hash::home(hash, 2, partition_of.homes as u32).into());
             let control_at = begins[p] + align(8 * partition_of.filter_words);
             let words_at = control_at + align(partition_of.slots + 64);
             let slot = home + 3;

@@ -230,7 +230,7 @@ fn control_bytes_of_every_kind_end_every_probe() {
             let mut damaged = bytes.clone();
             for p in 0..raw::partitions(&bytes) {
                 damaged[raw::sections(&bytes, p)[1].clone()]
-                    .fill(pkhash_core::control(hasher.hash(key)));
+                    .fill(pkhash_core::hash::control(hasher.hash(key)));
                 // Let the filter admit everything, and the probe be as long as may be.
                 damaged[raw::sections(&bytes, p)[0].clone()].fill(0xff);
                 raw::set_entry(

@@ -11,9 +11,10 @@ use pkhash_core::format::{
     MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_PARTITION_KEYS,
     MAX_RECORD_BYTES, MAX_SLOTS,
 };
+use pkhash_core::hash::control;
 use pkhash_core::{
-    Error, Footer, GROUP_MAX, Hasher, Layout, Lookup, MAX_FILTER_BITS, MAX_VALUE_WIDTH, Result,
-    Scalar, Stage, Table, Value, ValueFormat, control,
+    Error, Footer, GROUP_MAX, KeyHasher, Layout, Lookup, MAX_FILTER_BITS, MAX_VALUE_WIDTH, Result,
+    Scalar, Stage, Table, Value, ValueFormat,
 };
 
 /// The longest key of a perfect table of several key lengths, with the value before it: 28 records of 2,340
@@ -302,7 +303,7 @@ fn builds_keys(layout: Layout, lens: &[u64]) -> Result<()> {
 /// One key and so many others that have its hash.
 fn builds_exceptions(n: u64) -> Result<()> {
     for len in [8, 9] {
-        let options = Options { hasher: Hasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
+        let options = Options { hasher: KeyHasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
         let mut pairs: Vec<Pair> =
             (0..=n).map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 4])).collect();
         pairs[0].0.resize(len, 7);

@@ -10,10 +10,11 @@ use common::footers::{perfect, perfect_bytes, spans};
 use common::raw::{self, RawFooter, RawPartition};
 use common::{Pair, Rng, build, check};
 use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
-use pkhash_core::map::MapLine;
+use pkhash_core::hash::partition;
+use pkhash_core::segment_map::MapLine;
 use pkhash_core::{
-    GROUP_MAX, HashedKeys, Hasher, Kernel, Layout, Matches, Scalar, Table, Value, ValueFormat,
-    format, get_batch_of, partition,
+    GROUP_MAX, HashedKeys, Kernel, KeyHasher, Layout, Matches, Scalar, Table, Value, ValueFormat,
+    format, get_batch_of,
 };
 
 /// The lengths of keys that have code of their own.
@@ -144,7 +145,7 @@ fn keys_of_every_length() {
         if len > 1 {
             for partition_bits in [0, 2] {
                 let options = Options {
-                    hasher: Hasher::truncated(1, 5),
+                    hasher: KeyHasher::truncated(1, 5),
                     partition_bits: Some(partition_bits),
                     ..options(Layout::Perfect, value)
                 };
@@ -269,7 +270,7 @@ fn sparse(pilots: u64, partitions: u64, len: usize, unit: u8) -> (Vec<u8>, Vec<P
     let mut held = Vec::new();
     for i in 0..500u32 {
         let key = rng.bytes(len);
-        let hash = Hasher::new(0).hash(&key);
+        let hash = KeyHasher::new(0).hash(&key);
         let p = partition(hash, bits) as usize;
         let (_, slot) = raw::perfect_place(&bytes, p, hash);
         // A line for each, if there are lines: no others fit between them.
@@ -339,7 +340,7 @@ fn batches_with_and_without_prefetched_pilots() {
             assert_eq!(table.get_batch(kernel, &keys, &mut out), Ok(hits));
             assert_eq!(out, expected, "{pilots} pilots, {len}, {unit}");
             assert_eq!(count.get() > 0, pilots > MOST_CACHED_PILOTS, "{pilots} pilots");
-            let hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
+            let hashes: Vec<u64> = keys.iter().map(|key| KeyHasher::new(0).hash(key)).collect();
             let hashed = HashedKeys { keys: &keys, hashes: &hashes };
             let mut out = vec![Some(u32::MAX); keys.len()];
             assert_eq!(table.get_batch(kernel, hashed, &mut out), Ok(hits));
@@ -350,7 +351,7 @@ fn batches_with_and_without_prefetched_pilots() {
 
             // The pilots of all tables of a batch count together.
             let asks: Vec<_> = (0..keys.len() as u32)
-                .map(|key| pkhash_core::map::Ask {
+                .map(|key| pkhash_core::segment_map::Ask {
                     key,
                     table: key % 2,
                     more: false,

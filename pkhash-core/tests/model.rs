@@ -10,8 +10,9 @@ use pkhash_core::builder::{
     self, Assembler, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
 };
 use pkhash_core::format::{self, MAX_INLINE_KEY_LEN, TAIL_LEN};
+use pkhash_core::hash::partition;
 use pkhash_core::{
-    Error, Footer, HashedKeys, Hasher, Layout, Lookup, Scalar, Table, Value, ValueFormat, partition,
+    Error, Footer, HashedKeys, KeyHasher, Layout, Lookup, Scalar, Table, Value, ValueFormat,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -112,8 +113,8 @@ fn options(layout: Layout) -> impl Strategy<Value = Options> {
     ];
     // Distinct keys of one 64-bit hash, often.
     let hasher = prop_oneof![
-        2 => any::<u64>().prop_map(Hasher::new),
-        1 => (any::<u64>(), 0..7u8).prop_map(|(seed, bits)| Hasher::truncated(seed, bits)),
+        2 => any::<u64>().prop_map(KeyHasher::new),
+        1 => (any::<u64>(), 0..7u8).prop_map(|(seed, bits)| KeyHasher::truncated(seed, bits)),
     ];
     (value, filter_bits, partition_bits, hasher, any::<bool>(), shape).prop_map(
         move |(value, filter_bits, partition_bits, hasher, packed, shape)| Options {
@@ -387,7 +388,9 @@ fn build_marked(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>, Error> {
 fn duplicates_are_an_error_and_leave_nothing_behind() {
     for layout in Layout::ALL {
         for bits in [0, 3] {
-            for hasher in [Hasher::new(0), Hasher::truncated(0, 0), Hasher::truncated(0, 2)] {
+            for hasher in
+                [KeyHasher::new(0), KeyHasher::truncated(0, 0), KeyHasher::truncated(0, 2)]
+            {
                 let options = Options { hasher, partition_bits: Some(bits), ..fixed(layout) };
                 for n in [1, 2, 50] {
                     for twice in [0, n / 2, n - 1] {
@@ -736,14 +739,14 @@ fn partition_by_partition_is_the_same_table() {
 fn thousands_of_keys_of_one_hash() {
     // A perfect table takes 64 of them.
     for (bits, n) in [(0, 66), (0, 2000), (3, 4000)] {
-        let options = Options { hasher: Hasher::truncated(1, bits), ..fixed(Layout::Perfect) };
+        let options = Options { hasher: KeyHasher::truncated(1, bits), ..fixed(Layout::Perfect) };
         let found = n - (1 << bits);
         let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found };
         assert_eq!(build_marked(&options, &numbered(n, 16)), Err(wrong));
     }
     for layout in [Layout::Inline, Layout::TermOrder] {
         for (bits, n) in [(0, 2000), (3, 4000)] {
-            let options = Options { hasher: Hasher::truncated(1, bits), ..fixed(layout) };
+            let options = Options { hasher: KeyHasher::truncated(1, bits), ..fixed(layout) };
             let pairs = numbered(n, 16);
             let bytes = build(&options, &pairs);
             let table = Table::open(&bytes).unwrap();
@@ -832,7 +835,7 @@ fn layout_of(bytes: &[u8]) -> Layout {
 
 #[test]
 fn crafted_keys_have_their_hash() {
-    let hasher = Hasher::new(0);
+    let hasher = KeyHasher::new(0);
     let mut rng = Rng(0xc4af7);
     for hash in [0, 1, u64::MAX, 1 << 63].into_iter().chain((0..500).map(|_| rng.next())) {
         assert_eq!(hasher.hash(&craft::key_of_hash(hash)), hash);
@@ -1098,7 +1101,7 @@ fn keys_of_one_hash_up_to_the_limit() {
     // In each partition as many as there may be; then one more in one of them.
     for (bits, lens) in [(0, [16, 16]), (0, [16, 17]), (2, [16, 16]), (2, [8, 16])] {
         // 4 hashes, two of them in one partition of 4, and none in another.
-        let hasher = Hasher::truncated(3, 2);
+        let hasher = KeyHasher::truncated(3, 2);
         let options = Options { hasher, partition_bits: Some(bits), ..perfect() };
         let mut pairs: Vec<Pair> = Vec::new();
         let mut one_more = None;
@@ -1271,7 +1274,7 @@ fn the_empty_key_is_not_found_in_empty_slots() {
                     let options = Options {
                         layout: LayoutChoice::Fixed(Layout::Perfect),
                         value: ValueChoice::Fixed(ValueFormat::opaque(width as u8).unwrap()),
-                        hasher: Hasher::new(seed),
+                        hasher: KeyHasher::new(seed),
                         shape: PerfectShape { keys_per_1000_slots: 600, ..PerfectShape::default() },
                         ..Options::default()
                     };

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use pkhash_core::builder::{Entry, Plan, Written};
-use pkhash_core::map::{Ask, MapLine, SegmentMap};
+use pkhash_core::segment_map::{Ask, MapLine, SegmentMap};
 use pkhash_core::{Dispatch, Result, Scalar, Task};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

@@ -13,10 +13,11 @@ use common::core::recipes::{self, RECIPES};
 use common::core::{Pair, Rng, build};
 use common::{answers, with};
 use pkhash_core::builder::{LayoutChoice, Options, ValueChoice};
-use pkhash_core::map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapLine, MapPlan, SegmentMap};
+use pkhash_core::hash::{EMPTY, control, home};
+use pkhash_core::segment_map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapLine, MapPlan, SegmentMap};
 use pkhash_core::{
-    CHUNK, EMPTY, Error, GROUP_MAX, HashedKeys, Hasher, Layout, Matches, Scalar, Table, Value,
-    ValueFormat, control, get_batch_of, home,
+    CHUNK, Error, GROUP_MAX, HashedKeys, KeyHasher, Layout, Matches, Scalar, Table, Value,
+    ValueFormat, get_batch_of,
 };
 use pkhash_simd::Kernel;
 
@@ -509,7 +510,7 @@ mod checks {
         all.extend(larger());
         let kind = |bytes: &[u8]| {
             let footer = Table::open(bytes).expect("a sound table").footer().to_owned();
-            (footer.hasher == Hasher::new(0)).then_some((footer.layout, footer.unit > 0))
+            (footer.hasher == KeyHasher::new(0)).then_some((footer.layout, footer.unit > 0))
         };
         let kinds = [
             Some((Layout::Perfect, false)),
@@ -529,7 +530,7 @@ mod checks {
             let tables: Vec<&Table<'_>> = tables.iter().collect();
             let keys: Vec<&[u8]> =
                 chosen.iter().flat_map(|(_, keys)| keys.iter().map(Vec::as_slice)).collect();
-            let hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
+            let hashes: Vec<u64> = keys.iter().map(|key| KeyHasher::new(0).hash(key)).collect();
             let mut from = 0;
             let mut asks = Vec::new();
             for (table, (_, keys)) in chosen.iter().enumerate() {
@@ -539,7 +540,7 @@ mod checks {
             }
             asks.extend((0..2000).map(|_| (rng.below(hashes.len()), rng.below(tables.len()))));
             asks.sort_unstable_by_key(|(key, table)| {
-                Hasher::new(1).hash(&[*key as u8, (*key >> 8) as u8, *table as u8])
+                KeyHasher::new(1).hash(&[*key as u8, (*key >> 8) as u8, *table as u8])
             });
             let asks: Vec<Ask> = asks
                 .into_iter()

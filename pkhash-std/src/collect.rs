@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use pkhash_core::builder::{Entry, Plan};
 
+use crate::budget::Costs;
 use crate::error::{Error, Result};
 use crate::memory::{has_headroom, push, reserve};
-use crate::partition::{Control, Loader, Part};
-use crate::threads::Costs;
+use crate::partition::{Loader, Part};
+use crate::progress::Progress;
 
 /// The number of bins is 2^this.
 const BIN_BITS: u8 = 10;
@@ -55,11 +56,11 @@ impl Collector {
         &mut self,
         encoded: &Encoded<'_>,
         temp_dir: Option<&Path>,
-        control: &Control,
+        progress: &Progress,
     ) -> Result<()> {
         self.check()?;
         if !self.bins.push(encoded)? {
-            control.check()?;
+            progress.check()?;
             self.spill_all(temp_dir)?;
             self.bins.push_anyway(encoded)?;
         }

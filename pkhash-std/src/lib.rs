@@ -35,6 +35,8 @@
 //! # Features
 //!
 //! * `mmap` (default): mapped tables; tables that are read lie in huge pages;
+//! * `write` (default): everything that makes tables; includes `sets`;
+//! * `sets`: [`SegmentSet`];
 //! * `ordered`: ordered companions ([`OrderedTerms`]), by the crate `fst`;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
 
@@ -42,26 +44,41 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
+#[cfg(feature = "write")]
+mod budget;
+#[cfg(feature = "write")]
 mod collect;
 mod error;
+#[cfg(feature = "write")]
 mod file;
 mod folder;
 mod memory;
+#[cfg(feature = "write")]
 mod merge;
 mod names;
 #[cfg(feature = "ordered")]
 mod ordered;
+#[cfg(feature = "write")]
 mod partition;
+#[cfg(feature = "sets")]
+mod progress;
+#[cfg(feature = "write")]
 mod publish;
+#[cfg(feature = "sets")]
 mod set;
+#[cfg(feature = "write")]
 mod slice;
 mod storage;
 mod table_file;
+#[cfg(feature = "sets")]
 mod threads;
+mod versioned;
+#[cfg(feature = "write")]
 mod writer;
 
 pub use error::{Error, Result};
 pub use folder::{open_tables, visit_tables};
+#[cfg(feature = "write")]
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
 #[cfg(feature = "ordered")]
 pub use ordered::{
@@ -69,25 +86,35 @@ pub use ordered::{
     OrderedOptions, OrderedTerms, Terms, build_companion, build_companion_publication,
     companion_path, merge_companions, merge_companions_publication, publish_pair,
 };
-pub use partition::{Built, Control, OnDuplicate};
+#[cfg(feature = "write")]
+pub use partition::{Built, OnDuplicate};
+#[cfg(feature = "sets")]
+pub use progress::Progress;
+#[cfg(feature = "write")]
 pub use publish::{Publication, stale_temporaries};
+#[cfg(feature = "sets")]
 pub use set::{
-    Answer, DocIds, InSet, LiveDocs, MAX_SEGMENTS, MapInfo, MapOptions, Segment, SegmentInfo,
-    SegmentSet, SetAnswer, TieredPolicy, VERSIONED_WIDTH, VersionedAnswer, versioned_value,
+    DocIds, Hit, InSet, LiveDocs, MAX_SEGMENTS, Segment, SegmentInfo, SegmentMapInfo,
+    SegmentMapOptions, SegmentSet, SetAnswer, TieredPolicy, VersionedHit,
 };
+#[cfg(feature = "write")]
 pub use slice::{build_slice, build_slice_to};
 pub use storage::Advice;
 pub use table_file::{OpenOptions, TableFile};
+pub use versioned::{VERSIONED_WIDTH, versioned_value};
+#[cfg(feature = "write")]
 pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 
 #[cfg(feature = "ordered")]
 pub use fst::{Automaton, automaton};
-pub use pkhash_core as core;
+pub use pkhash_core;
 pub use pkhash_core::builder::{LayoutChoice, Options, ValueChoice};
 pub use pkhash_core::{
-    FixedKeys, Footer, HashedKeys, Hasher, Keys, Layout, Table, Value, ValueFormat, ValueKind,
+    FixedKeys, Footer, HashedKeys, KeyHasher, Keys, Layout, Table, Value, ValueFormat, ValueKind,
 };
 pub use pkhash_simd::Kernel;
+#[cfg(feature = "sets")]
+pub use roaring;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

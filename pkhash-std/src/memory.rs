@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::sync::Mutex;
 
+#[cfg(feature = "write")]
 use crate::error::{Error, Result};
 
 /// Bytes that must be left when a large piece of memory was taken. The small pieces between two large
@@ -13,6 +14,7 @@ const HEADROOM: usize = 2 << 20;
 const LARGE: usize = 64 << 10;
 
 /// Room for `more` elements, no more than that, or an error.
+#[cfg(feature = "write")]
 pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<()> {
     let bytes = more.saturating_mul(size_of::<T>());
     let is_taken = vec.try_reserve_exact(more).is_ok();
@@ -20,6 +22,7 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, more: usize) -> Result<()> {
 }
 
 /// Adds an element. If there is no room, only a quarter more is asked for, and that may fail.
+#[cfg(feature = "write")]
 pub(crate) fn push<T>(vec: &mut Vec<T>, item: T) -> Result<()> {
     if vec.len() == vec.capacity() {
         reserve(vec, (vec.len() / 4).max(64))?;

@@ -4,8 +4,7 @@
 //! bytes do not depend on the number of threads, which decides only how many partitions a window has.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use pkhash_core::builder::{self, Assembler, Entry, Plan, Written};
 use pkhash_core::{Footer, format};
@@ -14,8 +13,9 @@ use pkhash_simd::Kernel;
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
 use crate::memory::reserve;
-use crate::set::{check_width, version_of};
+use crate::progress::Progress;
 use crate::threads::Pool;
+use crate::versioned::{check_width, version_of};
 
 /// What to do with a key that occurs more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,52 +31,6 @@ pub enum OnDuplicate {
     /// doc ID of 4 bytes and a version of 8, little-endian, as 12 opaque bytes (see
     /// [`versioned_value`](crate::versioned_value)).
     HighestVersion,
-}
-
-/// Called with the work that is done and the work there is.
-type Progress = dyn Fn(u64, u64) + Send + Sync;
-
-/// How a caller watches a long piece of work, and stops it.
-#[derive(Clone, Default)]
-pub struct Control {
-    progress: Option<Arc<Progress>>,
-    cancel: Option<Arc<AtomicBool>>,
-}
-
-impl std::fmt::Debug for Control {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Control").field("cancel", &self.cancel).finish_non_exhaustive()
-    }
-}
-
-impl Control {
-    /// Calls `progress(done, all)` with the number of partitions written and of all; of an ordered
-    /// companion, of keys.
-    #[must_use]
-    pub fn on_progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(progress));
-        self
-    }
-
-    /// Stops with [`Error::Cancelled`] soon after the flag was set, and leaves nothing behind.
-    #[must_use]
-    pub fn cancelled_by(mut self, flag: Arc<AtomicBool>) -> Self {
-        self.cancel = Some(flag);
-        self
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        match &self.cancel {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Cancelled),
-            _ => Ok(()),
-        }
-    }
-
-    pub(crate) fn progress(&self, done: u64, all: u64) {
-        if let Some(progress) = &self.progress {
-            progress(done, all);
-        }
-    }
 }
 
 /// What a build or a merge has made.
@@ -178,7 +132,7 @@ pub(crate) struct Builder<'c> {
     /// About how many keys a partition has.
     pub(crate) partition_keys: usize,
     pub(crate) kernel: Option<Kernel>,
-    pub(crate) control: &'c Control,
+    pub(crate) progress: &'c Progress,
 }
 
 impl Builder<'_> {
@@ -206,7 +160,7 @@ impl Builder<'_> {
             (0..window.min(partitions)).map(|p| loader.load(p)).collect::<Result<_>>()?;
         let mut done: Vec<Done> = Vec::new();
         for first in (0..partitions).step_by(window as usize) {
-            self.control.check()?;
+            self.progress.check()?;
             let next = (first + window).min(partitions)..(first + 2 * window).min(partitions);
             let parts = std::mem::take(&mut loaded);
             let (written, built) = pool.join(
@@ -232,7 +186,7 @@ impl Builder<'_> {
                 done.push(built);
             }
             loaded = written?;
-            self.control.progress((first + window).min(partitions).into(), partitions.into());
+            self.progress.report((first + window).min(partitions).into(), partitions.into());
         }
         for done in done {
             write_out(done, &mut out, spare).map_err(&io_error)?;

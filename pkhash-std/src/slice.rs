@@ -10,11 +10,12 @@ use std::path::Path;
 use pkhash_core::ValueKind;
 use pkhash_core::builder::{Entry, KeyStats, Plan, sort_by};
 
+use crate::budget::{Costs, partition_keys, window};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::partition::{Builder, Built, Loader, Part};
 use crate::publish::Publication;
-use crate::threads::{Costs, Pool, partition_keys, window};
+use crate::threads::Pool;
 use crate::writer::WriterOptions;
 
 /// Keys that are hashed and split by one thread at a time: their hashes stay in its cache.
@@ -103,7 +104,7 @@ fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: us
     for part in pool.map(chunks, count) {
         stats.merge(&part);
     }
-    options.control.check()?;
+    options.progress.check()?;
     let plan = table.plan(&stats)?;
     // Each chunk by partition, and where the partitions begin in it.
     let starts: Vec<Vec<u32>> =
@@ -117,7 +118,7 @@ fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: us
         window: window(&plan, &stats, costs, options.memory as u64, pool.threads()),
         partition_keys: partition_keys(&plan, &stats),
         kernel: options.kernel,
-        control: &options.control,
+        progress: &options.progress,
     };
     let mut loader = Slices { keys, value, numbered: &numbered, starts: &starts };
     builder.write(&mut loader, out, |source| Error::io("write", path)(source))

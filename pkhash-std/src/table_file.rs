@@ -184,6 +184,7 @@ impl TableFile {
     }
 
     /// The same table at the path that it will have.
+    #[cfg(feature = "write")]
     pub(crate) fn moved_to(mut self, path: &Path) -> Self {
         path.clone_into(&mut self.name);
         self

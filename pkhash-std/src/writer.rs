@@ -7,11 +7,13 @@ use pkhash_core::ValueKind;
 use pkhash_core::builder::{KeyStats, Options, ValueChoice};
 use pkhash_simd::Kernel;
 
+use crate::budget::{partition_keys, window};
 use crate::collect::{Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
-use crate::partition::{Builder, Built, Control, OnDuplicate};
+use crate::partition::{Builder, Built, OnDuplicate};
+use crate::progress::Progress;
 use crate::publish::{Publication, absolute};
-use crate::threads::{Pool, partition_keys, window};
+use crate::threads::Pool;
 
 /// The least memory budget: below, the bins would be too small to be written one by one.
 pub const MIN_MEMORY: usize = 8 << 20;
@@ -41,7 +43,7 @@ pub struct WriterOptions {
     /// What to do with a key that is added again.
     pub on_duplicate: OnDuplicate,
     /// Progress and cancelling.
-    pub control: Control,
+    pub progress: Progress,
 }
 
 impl Default for WriterOptions {
@@ -53,7 +55,7 @@ impl Default for WriterOptions {
             kernel: None,
             temp_dir: None,
             on_duplicate: OnDuplicate::Error,
-            control: Control::default(),
+            progress: Progress::default(),
         }
     }
 }
@@ -175,7 +177,7 @@ impl TableWriter {
         }
         let hash = self.options.table.hasher.hash(key);
         let temp_dir = Some(self.temp_dir.as_path());
-        self.collected.push(&Encoded { hash, value, key }, temp_dir, &self.options.control)?;
+        self.collected.push(&Encoded { hash, value, key }, temp_dir, &self.options.progress)?;
         self.stats.add(key, if self.integers { value } else { &[] });
         Ok(())
     }
@@ -241,7 +243,7 @@ impl TableWriter {
             window: window(&plan, &stats, collected.costs(&plan), left, pool.threads()),
             partition_keys: partition_keys(&plan, &stats),
             kernel: options.kernel,
-            control: &options.control,
+            progress: &options.progress,
         };
         let mut loader = collected.load_for(plan);
         let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;

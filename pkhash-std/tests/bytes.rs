@@ -4,9 +4,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pkhash_std::core::Error as CoreError;
+use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    Answer, DocMap, Error, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
+    DocMap, Error, Hit, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
     WriterOptions, merge_to,
 };
 use pkhash_testing::{Model, build_bytes, check, int, slices};
@@ -156,7 +156,7 @@ fn sets_and_merges_of_bytes() {
     let all: Model = a.iter().chain(&b).map(|(k, v)| (k.clone(), v.clone())).collect();
     check(&TableFile::from_bytes(merged).unwrap(), &all, &[]);
     let set = SegmentSet::new(tables.map(Segment::from)).unwrap();
-    assert_eq!(set.get(b"b-key-7").unwrap().map(Answer::segment), Some(1));
+    assert_eq!(set.get(b"b-key-7").unwrap().map(Hit::segment), Some(1));
     let error = set.merged(&[Segment::from(TableFile::from_bytes(bytes_of(&a)).unwrap())], None);
     assert!(error.unwrap_err().to_string().contains("table in memory"));
     #[cfg(feature = "ordered")]

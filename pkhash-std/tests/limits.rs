@@ -4,7 +4,7 @@
 #[path = "../../pkhash-core/tests/common/mod.rs"]
 mod of_core;
 
-use pkhash_std::core::Error as CoreError;
+use pkhash_core::Error as CoreError;
 use pkhash_std::{
     Error, Layout, LayoutChoice, MAX_SEGMENTS, Options, TableWriter, ValueChoice, ValueFormat,
     WriterOptions,
@@ -94,9 +94,8 @@ mod past_4_gib {
     use std::os::unix::fs::{FileExt, MetadataExt};
     use std::path::Path;
 
-    use pkhash_std::core::{
-        FixedKeys, Footer, HashedKeys, Hasher, Layout, Lookup, Value, control, home, partition, tag,
-    };
+    use pkhash_core::hash::{control, home, partition, tag};
+    use pkhash_core::{FixedKeys, Footer, HashedKeys, KeyHasher, Layout, Lookup, Value};
     use pkhash_std::{Kernel, OpenOptions, TableFile};
 
     use super::of_core::footers::{inline, perfect, perfect_bytes, spans, term_order};
@@ -160,7 +159,7 @@ mod past_4_gib {
             }
             let end = self.footer.encode();
             let at = self.footer.file_len() - end.len() as u64;
-            self.write(&pkhash_std::core::format::head(), 0);
+            self.write(&pkhash_core::format::head(), 0);
             self.write(&end, at);
             self.file.sync_all().unwrap();
         }
@@ -191,7 +190,7 @@ mod past_4_gib {
         /// Puts a key where a lookup looks for it; the `i`-th of `n`, which says where its record is to lie if
         /// that can be chosen. A key that would meet another one is left out.
         fn put(&mut self, key: &[u8], (i, n): (u64, u64)) {
-            let hash = Hasher::new(0).hash(key);
+            let hash = KeyHasher::new(0).hash(key);
             let bits = self.footer.partitions.len().trailing_zeros() as u8;
             let p = partition(hash, bits) as usize;
             let [_, index_at, pointers_at, records_at] = self.sections(p);
@@ -287,7 +286,7 @@ mod past_4_gib {
         let mut out = vec![None::<u32>; keys.len()];
         assert_eq!(table.get_batch(keys, &mut out).unwrap(), hits);
         assert_eq!(out, expected, "get_batch of doc IDs, {name}");
-        let hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
+        let hashes: Vec<u64> = keys.iter().map(|key| KeyHasher::new(0).hash(key)).collect();
         let hashed = HashedKeys { keys, hashes: &hashes };
         let mut out = vec![None::<Value<'_>>; keys.len()];
         assert_eq!(table.get_batch(hashed, &mut out).unwrap(), hits);
@@ -303,7 +302,7 @@ mod past_4_gib {
             bytes
         };
         let mut end = read(len - 128, 128);
-        if let Err(pkhash_std::core::Error::TooShort { expected, .. }) = Footer::parse(&end, len) {
+        if let Err(pkhash_core::Error::TooShort { expected, .. }) = Footer::parse(&end, len) {
             end = read(len - expected, expected as usize);
         }
         let footer = Footer::parse(&end, len).unwrap();

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use peak_alloc::PeakAlloc;
 use pkhash_std::{
-    DocMap, Hasher, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions, Options, TableFile,
-    TableWriter, WriterOptions, build_slice_to, merge_to,
+    DocMap, KeyHasher, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions, Options,
+    TableFile, TableWriter, WriterOptions, build_slice_to, merge_to,
 };
 
 #[global_allocator]
@@ -111,7 +111,7 @@ fn a_merge_keeps_to_its_budget() {
         .chunks(KEYS as usize / 8)
         .zip([1, 1, 1, 1, 2, 1, 1, 3])
         .map(|(keys, seed)| {
-            let hasher = Hasher::new(seed);
+            let hasher = KeyHasher::new(seed);
             // One partition each: the merge has to look ahead in them.
             let table = Options { hasher, ..Options::default() };
             let options = WriterOptions { table, ..WriterOptions::default() };

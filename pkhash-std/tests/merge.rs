@@ -8,10 +8,10 @@ mod raw;
 
 use std::fs;
 
-use pkhash_std::core::Error as CoreError;
-use pkhash_std::core::builder::PerfectShape;
+use pkhash_core::Error as CoreError;
+use pkhash_core::builder::PerfectShape;
 use pkhash_std::{
-    Built, DELETED, DocMap, Error, Hasher, Layout, LayoutChoice, MergeInput, MergeOptions,
+    Built, DELETED, DocMap, Error, KeyHasher, Layout, LayoutChoice, MergeInput, MergeOptions,
     OnDuplicate, Options, Result, TableFile, ValueChoice, ValueFormat, WriterOptions, merge,
     merge_to,
 };
@@ -106,8 +106,8 @@ impl Case {
         let inline = keys.iter().all(|key| key.len() == keys[0].len() && key.len() <= 31);
         let truncated = rng.below(3) == 0;
         let hasher = match truncated {
-            true => Hasher::truncated(seed, rng.below(7) as u8),
-            false => Hasher::new(seed % 2),
+            true => KeyHasher::truncated(seed, rng.below(7) as u8),
+            false => KeyHasher::new(seed % 2),
         };
         let mut models = vec![Model::new(); inputs];
         for key in keys {
@@ -177,8 +177,8 @@ impl Case {
                     filter_bits: filter_bits(&mut rng),
                     // The keys of some inputs have to be hashed anew.
                     hasher: match rng.below(4) {
-                        0 if i > 0 => Hasher::new(rng.next() % 3 + 1),
-                        1 if i > 0 => Hasher::truncated(seed, 3),
+                        0 if i > 0 => KeyHasher::new(rng.next() % 3 + 1),
+                        1 if i > 0 => KeyHasher::truncated(seed, 3),
                         _ => hasher,
                     },
                     partition_bits: partition_bits(&mut rng, layout, i == many),
@@ -203,7 +203,7 @@ impl Case {
             partition_bits: partition_bits(&mut rng, layout, many >= 28),
             packed: rng.below(2) == 0,
             shape: shape(&mut rng),
-            hasher: (rng.below(4) == 0).then(|| Hasher::new(rng.next())),
+            hasher: (rng.below(4) == 0).then(|| KeyHasher::new(rng.next())),
             threads: 1,
             ..MergeOptions::default()
         };
@@ -567,7 +567,7 @@ fn lengths_that_come_together_or_part() {
 /// Exceptions of the inputs may be too many for the output; a layout without them takes all.
 #[test]
 fn exceptions_that_come_together() {
-    let hasher = Hasher::truncated(5, 0);
+    let hasher = KeyHasher::truncated(5, 0);
     let models = [numbered("a", 0..33), numbered("b", 0..33)];
     for bits in [0, 2] {
         let options = Options { hasher, partition_bits: Some(bits), ..Options::default() };
@@ -849,7 +849,7 @@ fn an_unfinished_merge_leaves_nothing_and_replaces_nothing() {
     assert!(matches!(&error, Error::DuplicateKey { key, .. } if key == b"a-99"), "{error}");
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let options = MergeOptions {
-        control: pkhash_std::Control::default().cancelled_by(flag),
+        progress: pkhash_std::Progress::default().cancelled_by(flag),
         ..MergeOptions::default()
     };
     let error = merge(&keep(&tables[..1]), &path, &options).unwrap_err();
@@ -1006,7 +1006,7 @@ fn other_seeds_within_a_budget() {
         // 200 bytes: the keys of one table are more than the budget.
         let key = |i: u64| format!("{i:0200}").into_bytes();
         let model: Model = (from..to).map(|i| (key(i), int(i - from))).collect();
-        table(Options { hasher: Hasher::new(seed), ..Options::default() }, &model)
+        table(Options { hasher: KeyHasher::new(seed), ..Options::default() }, &model)
     };
     let tables = [of(1, 0, 20_000), of(2, 10_000, 70_000), of(1, 60_000, 80_000), of(3, 0, 100)];
     let mut base = 0;

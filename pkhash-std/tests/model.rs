@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pkhash_std::core::Error as CoreError;
-use pkhash_std::core::builder::PerfectShape;
+use pkhash_core::Error as CoreError;
+use pkhash_core::builder::PerfectShape;
 use pkhash_std::{
-    Control, Error, Hasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Options, TableFile,
+    Error, KeyHasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Options, Progress, TableFile,
     TableWriter, ValueChoice, ValueFormat, WriterOptions,
 };
 use pkhash_testing::{
@@ -60,12 +60,12 @@ fn keys() -> BoxedStrategy<Vec<Vec<u8>>> {
     .boxed()
 }
 
-fn hasher() -> BoxedStrategy<Hasher> {
+fn hasher() -> BoxedStrategy<KeyHasher> {
     prop_oneof![
-        2 => Just(Hasher::new(0)),
-        1 => any::<u64>().prop_map(Hasher::new),
+        2 => Just(KeyHasher::new(0)),
+        1 => any::<u64>().prop_map(KeyHasher::new),
         // Different keys with one hash of 64 bits.
-        2 => (any::<u64>(), 0..7u8).prop_map(|(seed, bits)| Hasher::truncated(seed, bits)),
+        2 => (any::<u64>(), 0..7u8).prop_map(|(seed, bits)| KeyHasher::truncated(seed, bits)),
     ]
     .boxed()
 }
@@ -474,7 +474,7 @@ fn exceptions_and_too_many_of_them() {
     let path = folder.path("table.pkh");
     for len in [8, 0] {
         // All keys have one hash.
-        let hasher = Hasher::truncated(3, 0);
+        let hasher = KeyHasher::truncated(3, 0);
         let model = |n: u64| -> Model {
             let key = |i: u64| match len {
                 8 => i.to_be_bytes().to_vec(),
@@ -572,7 +572,7 @@ fn keys_that_meet_in_one_bucket() {
     assert!(folder.names().is_empty());
     // Another hash, more partitions, another layout.
     for table in [
-        Options { hasher: Hasher::new(1), ..Options::default() },
+        Options { hasher: KeyHasher::new(1), ..Options::default() },
         Options { partition_bits: Some(1), ..Options::default() },
         Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..Options::default() },
     ] {
@@ -599,7 +599,8 @@ fn evictions_are_counted() {
         assert!(all.evictions > 0 && all.exceptions == 0);
         assert_eq!(built(&pairs, Layout::Perfect, bits, 4).evictions, all.evictions);
         // As many as with the keys of one partition at a time.
-        let partition = |key: &[u8]| pkhash_std::core::partition(Hasher::new(0).hash(key), bits);
+        let partition =
+            |key: &[u8]| pkhash_core::hash::partition(KeyHasher::new(0).hash(key), bits);
         let parts: Vec<u64> = (0..1 << bits)
             .map(|p| {
                 let mine = pairs.iter().filter(|(key, _)| partition(key) == p).cloned().collect();
@@ -940,12 +941,12 @@ fn cancelled_and_watched() {
     let path = folder.path("table.pkh");
     let last = Arc::new(AtomicU64::new(0));
     let seen = last.clone();
-    let control = Control::default().on_progress(move |done, all| {
+    let progress = Progress::default().reported_to(move |done, all| {
         // Partitions come in order; 16 of them.
         assert!(all == 16 && done > seen.swap(done, Ordering::Relaxed));
     });
     let table = Options { partition_bits: Some(4), ..Options::default() };
-    let options = WriterOptions { table, control, ..WriterOptions::default() };
+    let options = WriterOptions { table, progress, ..WriterOptions::default() };
     publish(&path, options.clone(), slices(&model)).unwrap();
     assert_eq!(last.load(Ordering::Relaxed), 16);
     let before = folder.read("table.pkh");
@@ -954,10 +955,10 @@ fn cancelled_and_watched() {
     for stop_after in [0, 3] {
         let flag = Arc::new(AtomicBool::new(stop_after == 0));
         let set = flag.clone();
-        let control = Control::default().cancelled_by(flag).on_progress(move |done, _| {
+        let progress = Progress::default().cancelled_by(flag).reported_to(move |done, _| {
             set.store(done >= stop_after, Ordering::Relaxed);
         });
-        let options = WriterOptions { threads: 1, control, ..options.clone() };
+        let options = WriterOptions { threads: 1, progress, ..options.clone() };
         let result = publish(&path, options, slices(&model));
         assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
         assert_eq!(folder.names(), ["table.pkh"]);

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pkhash_std::core::Error as CoreError;
+use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    Automaton, CompanionOptions, Control, DELETED, DocMap, Error, KeyRegex, Layout, LayoutChoice,
+    Automaton, CompanionOptions, DELETED, DocMap, Error, KeyRegex, Layout, LayoutChoice,
     MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY, MergeInput, MergeOptions, OnDuplicate, Options,
-    OrderedOptions, OrderedTerms, Result, TableFile, ValueChoice, ValueFormat, WriterOptions,
-    build_companion, companion_path, merge, merge_companions,
+    OrderedOptions, OrderedTerms, Progress, Result, TableFile, ValueChoice, ValueFormat,
+    WriterOptions, build_companion, companion_path, merge, merge_companions,
 };
 use pkhash_testing::companions::{Docs, ask, check, fst_of, owned, seal};
 use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
@@ -604,7 +604,7 @@ fn within_a_memory_budget() {
         memory: MIN_COMPANION_MEMORY,
         threads: 2,
         temp_dir: Some(temporary.root().to_owned()),
-        control: Control::default().on_progress(move |done, all| {
+        progress: Progress::default().reported_to(move |done, all| {
             assert!(done <= all && all == 40_000);
             assert!(seen.swap(done, Ordering::Relaxed) <= done);
         }),
@@ -639,7 +639,7 @@ fn a_failed_build_leaves_what_was_there() {
     let files = folder.names();
     let flag = Arc::new(AtomicBool::new(true));
     let cancelled =
-        CompanionOptions { control: Control::default().cancelled_by(flag), ..options() };
+        CompanionOptions { progress: Progress::default().cancelled_by(flag), ..options() };
     let path = companion_path(table.name());
     let error = build_companion(&table, &path, &cancelled).unwrap_err();
     assert!(matches!(error, Error::Cancelled));

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use pkhash_std::core::Error as CoreError;
+use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    Answer, Control, DocMap, Error, Hasher, Kernel, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
-    MapOptions, MergeInput, MergeOptions, OnDuplicate, OpenOptions, Options, Segment, SegmentInfo,
-    SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedAnswer, WriterOptions,
-    build_slice_to, merge, merge_to, versioned_value,
+    DocMap, Error, Hit, Kernel, KeyHasher, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
+    MergeInput, MergeOptions, OnDuplicate, OpenOptions, Options, Progress, Segment, SegmentInfo,
+    SegmentMapOptions, SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedHit,
+    WriterOptions, build_slice_to, merge, merge_to, versioned_value,
 };
 use pkhash_testing::opening::How;
 use pkhash_testing::sets::{
@@ -59,7 +59,8 @@ fn models(pool: &[Vec<u8>], number: usize, versions: bool, rng: &mut Rng) -> Vec
     let inline = pool.iter().all(|key| key.len() == pool[0].len() && key.len() <= 31);
     // Some keys of one hash, but not more than a perfect table takes.
     let bits = (2 * pool.len().ilog2()).saturating_sub(5) as u8;
-    let hashers = [Hasher::new(0), Hasher::new(rng.next()), Hasher::truncated(rng.next(), bits)];
+    let hashers =
+        [KeyHasher::new(0), KeyHasher::new(rng.next()), KeyHasher::truncated(rng.next(), bits)];
     let seeds = 1 + rng.below(3);
     let kernels: Vec<Kernel> = Kernel::available().collect();
     let mut base = 0;
@@ -194,28 +195,29 @@ fn some_step(pool: &[Vec<u8>], segments: usize, versions: bool, rng: &mut Rng) -
 
 /// The same set with a segment map of all its segments, and with one of some of them, wherever they are.
 fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 2] {
-    let options = MapOptions {
+    let options = SegmentMapOptions {
         threads: 1 + rng.below(2),
         memory: [0, 100, usize::MAX][rng.below(3)],
-        ..MapOptions::default()
+        ..SegmentMapOptions::default()
     };
-    let all = set.with_map(&options).unwrap();
+    let all = set.with_segment_map(&options).unwrap();
     let n = set.len();
     assert_eq!(
-        all.map().map(|map| (map.mapped, map.unmapped, map.stale)),
+        all.segment_map().map(|map| (map.mapped, map.unmapped, map.stale)),
         match n {
             0 => None,
             _ => Some((n, 0, 0)),
         }
     );
-    assert_eq!(all.map().map_or(0, |map| map.entries), set.keys());
+    assert_eq!(all.segment_map().map_or(0, |map| map.entries), set.keys());
     // Other segments give way to the rest.
     let other = |_| Segment::new(table(&[("another", 0)]));
     let others: Vec<Option<Segment>> =
         (0..n).map(|i| (rng.below(2) == 0).then(|| other(i))).collect();
     let first = set.segments().iter().zip(&others);
     let first = first.map(|(segment, other)| other.clone().unwrap_or_else(|| segment.clone()));
-    let mut some = SegmentSet::new(first.collect::<Vec<_>>()).unwrap().with_map(&options).unwrap();
+    let mut some =
+        SegmentSet::new(first.collect::<Vec<_>>()).unwrap().with_segment_map(&options).unwrap();
     for (segment, other) in set.segments().iter().zip(&others) {
         if let Some(other) = other {
             some = some.merged(std::slice::from_ref(other), Some(segment.clone())).unwrap();
@@ -224,7 +226,7 @@ fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 2] {
     let gone = others.iter().flatten().count();
     // A map of nothing is no map.
     let expected = (gone < n).then_some((n - gone, gone, gone as u64));
-    assert_eq!(some.map().map(|map| (map.mapped, map.unmapped, map.stale)), expected);
+    assert_eq!(some.segment_map().map(|map| (map.mapped, map.unmapped, map.stale)), expected);
     [all, some]
 }
 
@@ -251,7 +253,7 @@ fn segment_maps_of_perfect_tables() {
     let mut rng = Rng(8);
     let one_tag: Vec<Vec<u8>> = (0..u64::MAX)
         .map(|i| i.to_le_bytes().to_vec())
-        .filter(|key| pkhash_std::core::tag(Hasher::new(0).hash(key)) == 0xbeef)
+        .filter(|key| pkhash_core::hash::tag(KeyHasher::new(0).hash(key)) == 0xbeef)
         .take(100)
         .collect();
     let kinds = [
@@ -307,9 +309,9 @@ fn segment_maps_of_perfect_tables() {
             check(&mapped, &models, &asked, false, &mut rng);
         }
         // Few keys for many segments.
-        let all = set.with_map(&MapOptions::default()).unwrap();
+        let all = set.with_segment_map(&SegmentMapOptions::default()).unwrap();
         for keys in asked.chunks(7).take(200) {
-            let mut out = vec![None::<Answer<'_>>; keys.len()];
+            let mut out = vec![None::<Hit<'_>>; keys.len()];
             all.get_batch(keys, &mut out).unwrap();
             for (key, found) in keys.iter().zip(out) {
                 let seen = found.map(|found| (found.segment(), found.doc_id().unwrap(), 0));
@@ -325,21 +327,22 @@ fn a_segment_map_goes_from_snapshot_to_snapshot() {
     let segments: Vec<Segment> =
         (0..6).map(|i| Segment::new(table(&[("all", i), (&names[i as usize], 9)]))).collect();
     let set = SegmentSet::new(&segments[2..5]).unwrap();
-    let plain = |set: &SegmentSet| set.map().map(|map| (map.mapped, map.unmapped, map.stale));
+    let plain =
+        |set: &SegmentSet| set.segment_map().map(|map| (map.mapped, map.unmapped, map.stale));
     assert_eq!(plain(&set), None);
-    let set = set.with_map(&MapOptions::default()).unwrap();
+    let set = set.with_segment_map(&SegmentMapOptions::default()).unwrap();
     assert_eq!(plain(&set), Some((3, 0, 0)));
-    let info = set.map().unwrap();
+    let info = set.segment_map().unwrap();
     assert!(info.bytes >= 64 && info.entries == 6, "{info:?}");
 
     // What each snapshot answers for each name; and `all`, which the newest has.
     let check = |set: &SegmentSet, present: &[usize]| {
         assert_eq!(set.len(), present.len());
         for (i, name) in names.iter().enumerate() {
-            let found = set.get(name.as_bytes()).unwrap().map(Answer::segment);
+            let found = set.get(name.as_bytes()).unwrap().map(Hit::segment);
             assert_eq!(found, present.iter().position(|p| *p == i), "{name} of {present:?}");
         }
-        let newest = set.get(b"all").unwrap().and_then(Answer::doc_id);
+        let newest = set.get(b"all").unwrap().and_then(Hit::doc_id);
         assert_eq!(newest, present.first().map(|p| *p as u32));
     };
     check(&set, &[2, 3, 4]);
@@ -362,11 +365,11 @@ fn a_segment_map_goes_from_snapshot_to_snapshot() {
     assert_eq!(plain(&without), None);
     check(&without, &[0, 1, 5]);
     // Another map.
-    let again = merged.with_map(&MapOptions::default()).unwrap();
+    let again = merged.with_segment_map(&SegmentMapOptions::default()).unwrap();
     assert_eq!(plain(&again), Some((4, 0, 0)));
     check(&again, &[0, 1, 5, 4]);
-    check(&again.without_map(), &[0, 1, 5, 4]);
-    assert_eq!(plain(&again.without_map()), None);
+    check(&again.without_segment_map(), &[0, 1, 5, 4]);
+    assert_eq!(plain(&again.without_segment_map()), None);
     // Old readers go on.
     check(&set, &[2, 3, 4]);
 }
@@ -395,19 +398,19 @@ fn building_a_segment_map() {
         for memory in [0, 1 << 20, usize::MAX] {
             let seen = Arc::new(Mutex::new(Vec::new()));
             let sink = Arc::clone(&seen);
-            let control = Control::default()
-                .on_progress(move |done, all| sink.lock().unwrap().push((done, all)));
-            let options = MapOptions { threads, memory, control, seed: Some(7) };
-            let mapped = set.with_map(&options).unwrap();
+            let progress = Progress::default()
+                .reported_to(move |done, all| sink.lock().unwrap().push((done, all)));
+            let options = SegmentMapOptions { threads, memory, progress, seed: Some(7) };
+            let mapped = set.with_segment_map(&options).unwrap();
             let seen = seen.lock().unwrap();
             assert!(seen.contains(&(700_000, 700_000)));
             assert!(seen.iter().all(|(done, all)| done <= all && *all == 700_000));
-            let info = mapped.map().unwrap();
+            let info = mapped.segment_map().unwrap();
             // At most 4 bytes for each key.
             assert!(info.bytes <= 4 * 700_000, "{info:?}");
             infos.push(info);
             let asked = &keys[240_000..260_000];
-            let mut out = vec![None::<Answer<'_>>; asked.len()];
+            let mut out = vec![None::<Hit<'_>>; asked.len()];
             assert_eq!(mapped.get_batch(asked, &mut out).unwrap(), asked.len());
             for (i, found) in out.into_iter().enumerate() {
                 let at = 240_000 + i;
@@ -419,20 +422,21 @@ fn building_a_segment_map() {
     }
     assert!(infos.iter().all(|info| *info == infos[0]), "{infos:?}");
     let cancel = Arc::new(AtomicBool::new(true));
-    let control = Control::default().cancelled_by(cancel);
-    let cancelled = set.with_map(&MapOptions { control, ..MapOptions::default() });
+    let progress = Progress::default().cancelled_by(cancel);
+    let cancelled =
+        set.with_segment_map(&SegmentMapOptions { progress, ..SegmentMapOptions::default() });
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     // In the middle of a partition.
     let cancel = Arc::new(AtomicBool::new(false));
     let most = Arc::new(AtomicU64::new(0));
     let (flag, sink) = (Arc::clone(&cancel), Arc::clone(&most));
-    let control = Control::default().cancelled_by(cancel).on_progress(move |done, _| {
+    let progress = Progress::default().cancelled_by(cancel).reported_to(move |done, _| {
         sink.fetch_max(done, Ordering::Relaxed);
         flag.store(done > 0, Ordering::Relaxed);
     });
     let one = SegmentSet::new(&set.segments()[..1]).unwrap();
-    let options = MapOptions { control, threads: 1, ..MapOptions::default() };
-    assert!(matches!(one.with_map(&options), Err(Error::Cancelled)));
+    let options = SegmentMapOptions { progress, threads: 1, ..SegmentMapOptions::default() };
+    assert!(matches!(one.with_segment_map(&options), Err(Error::Cancelled)));
     let most = most.load(Ordering::Relaxed);
     assert!((1..100_000).contains(&most), "cancelled after {most} of 250,000 keys");
 }
@@ -445,7 +449,7 @@ fn segment_maps_of_keys_that_crowd() {
     for (layout, segments, keys) in
         [(Layout::Perfect, 250, 60), (Layout::Perfect, 300, 40), (Layout::TermOrder, 40, 350)]
     {
-        let hasher = Hasher::truncated(rng.next(), 3);
+        let hasher = KeyHasher::truncated(rng.next(), 3);
         let pool: Vec<Vec<u8>> = (0..keys as u64).map(|i| i.to_le_bytes().to_vec()).collect();
         let mut of_hash: BTreeMap<u64, usize> = BTreeMap::new();
         for key in &pool {
@@ -531,10 +535,11 @@ fn batches_of_keys_that_are_in_several_segments() {
             })
             .collect();
         let set: Vec<Segment> = models.iter().map(|model| model.segment.clone()).collect();
-        let set = SegmentSet::new(set).unwrap().with_map(&MapOptions::default()).unwrap();
+        let set =
+            SegmentSet::new(set).unwrap().with_segment_map(&SegmentMapOptions::default()).unwrap();
         let mut asked: Vec<Vec<u8>> = (0..22_000u64).map(|i| i.to_be_bytes().repeat(2)).collect();
         rng.shuffle(&mut asked);
-        let mut out = vec![None::<Answer<'_>>; asked.len()];
+        let mut out = vec![None::<Hit<'_>>; asked.len()];
         let found = set.get_batch(&asked, &mut out).unwrap();
         let mut expected = 0;
         for (key, answer) in asked.iter().zip(out) {
@@ -576,12 +581,12 @@ fn damage_in_a_set_names_the_table() {
         other => panic!("{other}"),
     };
     let set = SegmentSet::new(vec![sound.clone(), damaged.clone()]).unwrap();
-    names_it(set.with_map(&MapOptions::default()).unwrap_err());
+    names_it(set.with_segment_map(&SegmentMapOptions::default()).unwrap_err());
     // Damaged after the map was made, as it is for a mapped file: the map is that of the sound table.
     let twice = SegmentSet::new(vec![sound.clone()]).unwrap();
-    let twice = twice.with_map(&MapOptions::default()).unwrap();
+    let twice = twice.with_segment_map(&SegmentMapOptions::default()).unwrap();
     let set = twice.with([damaged], &[]).unwrap();
-    let mut out = vec![None::<Answer<'_>>; keys.len()];
+    let mut out = vec![None::<Hit<'_>>; keys.len()];
     names_it(set.get_batch(&keys, &mut out).unwrap_err());
     names_it(set.get(keys[0].as_bytes()).unwrap_err());
     names_it(set.in_set(&keys).unwrap_err());
@@ -605,14 +610,17 @@ fn no_segment_map_of_a_damaged_table() {
             let partition = sound.table().partition(0).unwrap();
             sound.footer().sections(&partition).into_iter().filter(|(_, len)| *len > 0).collect()
         };
-        SegmentSet::new([Segment::new(sound)]).unwrap().with_map(&MapOptions::default()).unwrap();
+        SegmentSet::new([Segment::new(sound)])
+            .unwrap()
+            .with_segment_map(&SegmentMapOptions::default())
+            .unwrap();
         for (from, len) in sections {
             for at in (from..from + len).step_by(61).chain([from + len - 1]) {
                 bytes[at as usize] ^= 0x20;
                 let damaged = folder.write("damaged.pkh", &bytes);
                 let damaged = Segment::new(TableFile::open(damaged).unwrap());
                 let set = SegmentSet::new([damaged]).unwrap();
-                match set.with_map(&MapOptions::default()) {
+                match set.with_segment_map(&SegmentMapOptions::default()) {
                     Err(Error::Table { path: Some(path), .. }) => {
                         assert!(path.ends_with("damaged.pkh"), "{path:?}");
                     }
@@ -631,7 +639,7 @@ fn a_set_of_no_segments() {
         check(&set, &[], &[b"key".to_vec(), Vec::new()], true, &mut Rng(1));
         // And one that comes to have a segment.
         let one = set.with([Segment::new(table(&[("a", 5)]))], &[]).unwrap();
-        assert_eq!(one.get(b"a").unwrap().and_then(Answer::doc_id), Some(5));
+        assert_eq!(one.get(b"a").unwrap().and_then(Hit::doc_id), Some(5));
         assert!(set.is_empty());
     }
 }
@@ -651,7 +659,7 @@ fn a_deleted_newest_match_goes_on_to_older_ones() {
     assert!(set.get(b"j").unwrap().is_some());
     // All live again.
     set = set.with_live_docs(1, None).unwrap();
-    assert_eq!(set.get(b"k").unwrap().map(Answer::segment), Some(1));
+    assert_eq!(set.get(b"k").unwrap().map(Hit::segment), Some(1));
 }
 
 #[test]
@@ -757,7 +765,7 @@ fn batches_of_another_length() {
     for set in [set, SegmentSet::default()] {
         for n in [0, 1, 3] {
             let errors = [
-                set.get_batch(&["k", "j"], &mut vec![None::<Answer<'_>>; n]).unwrap_err(),
+                set.get_batch(&["k", "j"], &mut vec![None::<Hit<'_>>; n]).unwrap_err(),
                 set.get_batch(&["k", "j"], &mut vec![false; n]).unwrap_err(),
             ];
             for error in errors {
@@ -795,7 +803,7 @@ fn opened_from_paths() {
             paths.iter().map(|path| Segment::from(mode.open(path).unwrap())).collect();
         let set = SegmentSet::new(segments).unwrap();
         assert_eq!(set.len(), 100);
-        assert_eq!(set.get(b"shared").unwrap().and_then(Answer::doc_id), Some(1));
+        assert_eq!(set.get(b"shared").unwrap().and_then(Hit::doc_id), Some(1));
         let found = set.get(b"only-73").unwrap().unwrap();
         assert_eq!((found.segment(), found.doc_id()), (73, Some(730)));
         assert_eq!(set.segments()[73].table().path(), Some(&*paths[73]));
@@ -825,8 +833,8 @@ fn snapshots_share_their_tables() {
     same(&old, &[&b, &a]);
     assert_eq!(new.position(&a), None);
     assert!(new.get(b"a").unwrap().is_none() && old.get(b"a").unwrap().is_some());
-    assert_eq!(new.get(b"shared").unwrap().and_then(Answer::doc_id), Some(3));
-    assert_eq!(old.get(b"shared").unwrap().and_then(Answer::doc_id), Some(1));
+    assert_eq!(new.get(b"shared").unwrap().and_then(Hit::doc_id), Some(3));
+    assert_eq!(old.get(b"shared").unwrap().and_then(Hit::doc_id), Some(1));
 
     // Live docs alone: the table is the same, the other snapshot sees nothing.
     let live = Arc::new(LiveDocs::from_deleted(4, &[3]).unwrap());
@@ -834,8 +842,8 @@ fn snapshots_share_their_tables() {
     same(&deleted, &[&d, &c, &b]);
     assert!(Arc::ptr_eq(deleted.segments()[0].live_docs().unwrap(), &live));
     assert!(new.segments()[0].live_docs().is_none());
-    assert_eq!(deleted.get(b"shared").unwrap().and_then(Answer::doc_id), Some(2));
-    assert_eq!(new.get(b"shared").unwrap().and_then(Answer::doc_id), Some(3));
+    assert_eq!(deleted.get(b"shared").unwrap().and_then(Hit::doc_id), Some(2));
+    assert_eq!(new.get(b"shared").unwrap().and_then(Hit::doc_id), Some(3));
     let error = new.with_live_docs(3, None).unwrap_err();
     assert!(matches!(error, Error::NoSuchSegment { expected: 3, found: 3 }));
 
@@ -859,7 +867,7 @@ fn sets_go_between_threads() {
     both::<SegmentSet>();
     both::<Segment>();
     both::<LiveDocs>();
-    both::<Answer<'static>>();
+    both::<Hit<'static>>();
 }
 
 #[test]
@@ -869,7 +877,7 @@ fn versions() {
     let set = SegmentSet::new([new.clone(), old.clone()]).unwrap();
     let newer = |set: &SegmentSet, key: &str, than| {
         let found = set.get_newer_than(key.as_bytes(), than).unwrap();
-        found.map(|found| (found.answer().segment(), found.version()))
+        found.map(|found| (found.hit().segment(), found.version()))
     };
     assert_eq!(newer(&set, "k", 6), Some((0, 7)));
     assert_eq!(newer(&set, "k", 7), None);
@@ -879,8 +887,8 @@ fn versions() {
     assert_eq!(newer(&set, "zero", 0), None);
     assert_eq!(newer(&set, "absent", 0), None);
     let highest = |key: &str| set.get_highest_version(key.as_bytes()).unwrap();
-    assert_eq!(highest("zero").map(VersionedAnswer::version), Some(0));
-    assert_eq!(highest("late").map(|found| found.answer().segment()), Some(1));
+    assert_eq!(highest("zero").map(VersionedHit::version), Some(0));
+    assert_eq!(highest("late").map(|found| found.hit().segment()), Some(1));
 
     // A deleted one does not count.
     let live = Arc::new(LiveDocs::from_deleted(2, &[0]).unwrap());
@@ -938,7 +946,7 @@ fn the_highest_version_wins() {
     let set = SegmentSet::new(tables.map(Segment::new)).unwrap();
     for (key, doc, version) in expected {
         let found = set.get_highest_version(key.as_bytes()).unwrap().unwrap();
-        assert_eq!((found.answer().doc_id(), found.version()), (Some(doc), version), "{key}");
+        assert_eq!((found.hit().doc_id(), found.version()), (Some(doc), version), "{key}");
     }
 
     let pairs: Vec<(&str, [u8; 12])> = set
@@ -1365,11 +1373,11 @@ impl Engine {
 
     /// Another segment map, or none.
     fn map(&self, rng: &mut Rng) {
-        let options = MapOptions { threads: 1, ..MapOptions::default() };
+        let options = SegmentMapOptions { threads: 1, ..SegmentMapOptions::default() };
         self.change(|now| {
             let set = match rng.below(4) {
-                0 => now.set.without_map(),
-                _ => now.set.with_map(&options).unwrap(),
+                0 => now.set.without_segment_map(),
+                _ => now.set.with_segment_map(&options).unwrap(),
             };
             (set, now.docs.clone())
         });

@@ -6,10 +6,10 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pkhash_std::core::format::{HEAD_LEN, TAIL_LEN};
-use pkhash_std::core::{Error as CoreError, Lookup, Section};
+use pkhash_core::format::{HEAD_LEN, TAIL_LEN};
+use pkhash_core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
-    Advice, Answer, Error, Footer, Hasher, Kernel, Layout, LayoutChoice, OpenOptions, Options,
+    Advice, Error, Footer, Hit, Kernel, KeyHasher, Layout, LayoutChoice, OpenOptions, Options,
     Publication, Segment, SegmentSet, Table, TableFile, Value, WriterOptions,
 };
 use pkhash_testing::{
@@ -136,8 +136,8 @@ fn what_is_no_table_is_an_error_that_names_the_path() {
         ("one byte", vec![0x89]),
         ("text", b"B000000001\nB000000002\n".repeat(100)),
         ("zeros", vec![0; 10_000]),
-        ("a head alone", pkhash_std::core::format::head().to_vec()),
-        ("a head and zeros", [&pkhash_std::core::format::head()[..], &[0; 5000]].concat()),
+        ("a head alone", pkhash_core::format::head().to_vec()),
+        ("a head and zeros", [&pkhash_core::format::head()[..], &[0; 5000]].concat()),
     ] {
         let path = folder.write(name, bytes);
         for error in open_fails(&path) {
@@ -374,7 +374,7 @@ fn files_that_are_replaced_under_a_set() {
             let expected = tables.iter().position(|model| model.contains_key(*key));
             let value = expected.map(|segment| tables[segment][*key].clone());
             for answer in [set.get(key).unwrap(), batched] {
-                assert_eq!(answer.map(Answer::segment), expected);
+                assert_eq!(answer.map(Hit::segment), expected);
                 let found = answer.and_then(|answer| answer.value().as_u64()).map(int);
                 assert_eq!(found, value);
             }
@@ -639,7 +639,7 @@ fn a_crowd_of_kernels() {
     for (i, (options, model)) in every_kind(11, 400).into_iter().enumerate() {
         // So many keys of one hash as the layout takes.
         let perfect = options.layout == LayoutChoice::Fixed(Layout::Perfect);
-        let hasher = Hasher::truncated(i as u64, if perfect { 9 } else { 5 });
+        let hasher = KeyHasher::truncated(i as u64, if perfect { 9 } else { 5 });
         for options in [options, Options { hasher, filter_bits: Some(0), ..options }] {
             let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
             assert_eq!(built.exceptions > 0, perfect && options.hasher == hasher);

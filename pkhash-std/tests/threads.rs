@@ -7,9 +7,9 @@ use std::sync::{Arc, Barrier, LazyLock, RwLock};
 use std::time::Duration;
 
 use pkhash_std::{
-    Answer, Control, DocMap, Error, Kernel, Layout, LayoutChoice, LiveDocs, MapOptions, MergeInput,
-    MergeOptions, OnDuplicate, OpenOptions, Options, Segment, SegmentSet, TableFile, Value,
-    WriterOptions, build_slice, build_slice_to, merge, merge_to,
+    DocMap, Error, Hit, Kernel, Layout, LayoutChoice, LiveDocs, MergeInput, MergeOptions,
+    OnDuplicate, OpenOptions, Options, Progress, Segment, SegmentMapOptions, SegmentSet, TableFile,
+    Value, WriterOptions, build_slice, build_slice_to, merge, merge_to,
 };
 use pkhash_testing::opening::{How, Opening};
 use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
@@ -183,7 +183,7 @@ impl Snapshot {
         let mut contained = vec![false; keys.len()];
         assert_eq!(set.get_batch(&keys, &mut contained).unwrap(), hits);
         for (i, key) in keys.iter().enumerate() {
-            let is = |answer: Answer<'_>| (answer.segment(), answer.global_doc_id().unwrap());
+            let is = |answer: Hit<'_>| (answer.segment(), answer.global_doc_id().unwrap());
             assert_eq!(answers[i].map(is), expected[i]);
             assert_eq!(set.get(key).unwrap().map(is), expected[i]);
             assert_eq!(contained[i], expected[i].is_some());
@@ -229,12 +229,12 @@ fn a_set_with_and_without_a_segment_map() {
             docs.push(mine);
         }
         let plain = SegmentSet::new(segments.clone()).unwrap();
-        let mapped = plain.with_map(&MapOptions::default()).unwrap();
-        assert_eq!(mapped.map().unwrap().unmapped, 0);
+        let mapped = plain.with_segment_map(&SegmentMapOptions::default()).unwrap();
+        assert_eq!(mapped.segment_map().unwrap().unmapped, 0);
         let older = SegmentSet::new(&segments[2..]).unwrap();
-        let older = older.with_map(&MapOptions::default()).unwrap();
+        let older = older.with_segment_map(&SegmentMapOptions::default()).unwrap();
         let partly = older.with(segments[..2].iter().cloned(), &[]).unwrap();
-        assert_eq!(partly.map().unwrap().unmapped, 2);
+        assert_eq!(partly.segment_map().unwrap().unmapped, 2);
         for set in [plain, mapped, partly] {
             let snapshot = Snapshot { set, docs: docs.clone() };
             on_all_threads(|rng| snapshot.check(rng));
@@ -299,11 +299,11 @@ fn snapshots_that_a_writer_replaces() {
                 0 | 1 => writer.add(&mut next, &mut rng),
                 2 => writer.delete(&mut next, &mut rng),
                 3 => {
-                    let options = MapOptions { threads: 4, ..MapOptions::default() };
-                    next.set = next.set.with_map(&options).unwrap();
+                    let options = SegmentMapOptions { threads: 4, ..SegmentMapOptions::default() };
+                    next.set = next.set.with_segment_map(&options).unwrap();
                 }
                 4 if next.docs.len() > 3 => writer.merge(&mut next),
-                5 if step % 4 == 1 => next.set = next.set.without_map(),
+                5 if step % 4 == 1 => next.set = next.set.without_segment_map(),
                 _ => writer.add(&mut next, &mut rng),
             }
             *now.write().unwrap() = next;
@@ -399,9 +399,9 @@ impl Writer<'_> {
 fn builds_of_many_threads() {
     let folder = Folder::new();
     let mut rng = Rng(3);
-    let progress = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&progress);
-    let control = Control::default().on_progress(move |done, all| {
+    let reports = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&reports);
+    let progress = Progress::default().reported_to(move |done, all| {
         assert!(done <= all);
         seen.fetch_add(1, Ordering::Relaxed);
     });
@@ -412,7 +412,7 @@ fn builds_of_many_threads() {
         let table = Options { partition_bits: Some(4), ..table };
         let model = model(mixed, 3000, &mut rng);
         let (_, bytes) = build_bytes(with(table, 1), slices(&model)).unwrap();
-        let options = WriterOptions { control: control.clone(), ..with(table, 8) };
+        let options = WriterOptions { progress: progress.clone(), ..with(table, 8) };
         let path = folder.path(&format!("{number}.pkh"));
         publish(&path, options, slices(&model)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
@@ -433,7 +433,7 @@ fn builds_of_many_threads() {
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
-    let options = WriterOptions { control: control.clone(), ..with(Options::default(), 8) };
+    let options = WriterOptions { progress: progress.clone(), ..with(Options::default(), 8) };
     let path = folder.path("slice.pkh");
     build_slice(&keys, |i| (i as u32).to_le_bytes(), &path, &options).unwrap();
     let mut bytes = Vec::new();
@@ -453,7 +453,7 @@ fn builds_of_many_threads() {
         let options = MergeOptions {
             partition_bits: Some(4),
             threads,
-            control: control.clone(),
+            progress: progress.clone(),
             ..MergeOptions::default()
         };
         let mut out = Vec::new();
@@ -471,25 +471,25 @@ fn builds_of_many_threads() {
     // Segment maps, several of one set at once, in one round and in many.
     let paths = tables.iter().map(|(_, path)| path).chain([&path]);
     let set = SegmentSet::open(paths).unwrap();
-    let one = MapOptions { threads: 1, seed: Some(1), ..MapOptions::default() };
-    let alone = set.with_map(&one).unwrap();
+    let one = SegmentMapOptions { threads: 1, seed: Some(1), ..SegmentMapOptions::default() };
+    let alone = set.with_segment_map(&one).unwrap();
     std::thread::scope(|scope| {
         for memory in [1 << 20, 1 << 18, 1 << 28] {
-            let (set, alone, control, keys) = (&set, &alone, &control, &keys);
+            let (set, alone, progress, keys) = (&set, &alone, &progress, &keys);
             scope.spawn(move || {
-                let control = control.clone();
-                let options = MapOptions { threads: 8, memory, control, seed: Some(1) };
-                let mapped = set.with_map(&options).unwrap();
-                assert_eq!(mapped.map(), alone.map());
+                let progress = progress.clone();
+                let options = SegmentMapOptions { threads: 8, memory, progress, seed: Some(1) };
+                let mapped = set.with_segment_map(&options).unwrap();
+                assert_eq!(mapped.segment_map(), alone.segment_map());
                 let keys = &keys[..2000];
-                let (mut found, mut expected) = (vec![None::<Answer<'_>>; 2000], vec![None; 2000]);
+                let (mut found, mut expected) = (vec![None::<Hit<'_>>; 2000], vec![None; 2000]);
                 assert_eq!(mapped.get_batch(keys, &mut found).unwrap(), keys.len());
                 alone.get_batch(keys, &mut expected).unwrap();
                 assert_eq!(found, expected);
             });
         }
     });
-    assert!(progress.load(Ordering::Relaxed) > 0);
+    assert!(reports.load(Ordering::Relaxed) > 0);
 }
 
 /// Another thread's flag ends builds, merges and maps, and nothing is left of them.
@@ -506,12 +506,12 @@ fn cancelled_by_another_thread() {
     let keys: Vec<&Vec<u8>> = model.keys().collect();
     let out = folder.path("out.pkh");
     // The flag is set while the work waits in a report of its progress.
-    let cancelled = |work: &dyn Fn(Control) -> Option<Error>| {
+    let cancelled = |work: &dyn Fn(Progress) -> Option<Error>| {
         let (begun, flag) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
         let first = AtomicBool::new(true);
-        let control = {
+        let progress = {
             let (begun, flag) = (Arc::clone(&begun), Arc::clone(&flag));
-            Control::default().cancelled_by(Arc::clone(&flag)).on_progress(move |_, _| {
+            Progress::default().cancelled_by(Arc::clone(&flag)).reported_to(move |_, _| {
                 if first.swap(false, Ordering::Relaxed) {
                     begun.wait();
                     while !flag.load(Ordering::Relaxed) {
@@ -525,29 +525,34 @@ fn cancelled_by_another_thread() {
                 begun.wait();
                 flag.store(true, Ordering::Relaxed);
             });
-            let error = work(control).expect("not cancelled");
+            let error = work(progress).expect("not cancelled");
             assert!(matches!(error, Error::Cancelled), "{error}");
         });
         assert_eq!(folder.names(), ["table.pkh"]);
     };
-    cancelled(&|control| {
-        let options = WriterOptions { control, ..with(table, 4) };
+    cancelled(&|progress| {
+        let options = WriterOptions { progress, ..with(table, 4) };
         build_slice(&keys, |i| (i as u32).to_le_bytes(), &out, &options).err()
     });
-    cancelled(&|control| {
-        publish(&out, WriterOptions { control, ..with(table, 4) }, slices(&model)).err()
+    cancelled(&|progress| {
+        publish(&out, WriterOptions { progress, ..with(table, 4) }, slices(&model)).err()
     });
-    cancelled(&|control| {
+    cancelled(&|progress| {
         let options = MergeOptions {
             partition_bits: Some(6),
             threads: 4,
-            control,
+            progress,
             ..MergeOptions::default()
         };
         merge(&[MergeInput { table: &file, docs: DocMap::Keep }], &out, &options).err()
     });
-    cancelled(&|control| {
-        set.with_map(&MapOptions { threads: 4, control, ..MapOptions::default() }).err()
+    cancelled(&|progress| {
+        set.with_segment_map(&SegmentMapOptions {
+            threads: 4,
+            progress,
+            ..SegmentMapOptions::default()
+        })
+        .err()
     });
 }
 

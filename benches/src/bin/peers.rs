@@ -123,7 +123,7 @@ impl KeyHasher<Key> for Xxh3 {
 
     #[inline(always)]
     fn hash(key: &Key, seed: u64) -> u64 {
-        pkhash_core::Hasher::new(seed).hash(key)
+        pkhash_core::KeyHasher::new(seed).hash(key)
     }
 }
 
@@ -136,7 +136,7 @@ impl KeyHasher<Key> for Xxh3Any {
 
     #[inline(always)]
     fn hash(key: &Key, seed: u64) -> u64 {
-        pkhash_core::Hasher::new(seed).hash(black_box(&key[..]))
+        pkhash_core::KeyHasher::new(seed).hash(black_box(&key[..]))
     }
 }
 

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries, row::Rows};
 use pkhash_core::builder::{Options, sort_by};
-use pkhash_core::{HashedKeys, Hasher, Layout, Value};
+use pkhash_core::{HashedKeys, KeyHasher, Layout, Value};
 use pkhash_std::{
-    Answer, DocMap, MapOptions, MergeInput, MergeOptions, Segment, SegmentSet, TableFile,
+    DocMap, Hit, MergeInput, MergeOptions, Segment, SegmentMapOptions, SegmentSet, TableFile,
     WriterOptions, build_slice, merge,
 };
 
@@ -65,7 +65,7 @@ fn with_duplicates(folder: &Path, keys: &[Key], percent: u64) -> SegmentSet {
     }
     let set = SegmentSet::open(&paths).expect("sound tables");
     paths.iter().for_each(|path| std::fs::remove_file(path).expect("a file"));
-    set.with_map(&MapOptions::default()).expect("sound tables")
+    set.with_segment_map(&SegmentMapOptions::default()).expect("sound tables")
 }
 
 /// A set of such tables, in memory.
@@ -153,7 +153,7 @@ fn opening(folder: &Path, keys: &[Key], rounds: usize) {
 
 /// Keys found, batch by batch.
 fn in_batches(set: &SegmentSet, asked: &[Key]) -> usize {
-    let mut out = vec![None::<Answer<'_>>; BATCH];
+    let mut out = vec![None::<Hit<'_>>; BATCH];
     asked
         .chunks(BATCH)
         .map(|keys| set.get_batch(keys, &mut out[..keys.len()]).expect("sound tables"))
@@ -166,7 +166,7 @@ fn chunk_by_chunk(set: &SegmentSet, asked: &[Key]) -> usize {
     let mut found = 0;
     for keys in asked.chunks(CHUNK) {
         let mut keys: Vec<&[u8]> = keys.iter().map(<[u8; 16]>::as_slice).collect();
-        let mut hashes: Vec<u64> = keys.iter().map(|key| Hasher::new(0).hash(key)).collect();
+        let mut hashes: Vec<u64> = keys.iter().map(|key| KeyHasher::new(0).hash(key)).collect();
         let mut values = [None::<Value<'_>>; CHUNK];
         for segment in set.segments() {
             let values = &mut values[..keys.len()];
@@ -206,7 +206,7 @@ fn in_set(set: &SegmentSet, asked: &[Key]) -> usize {
 fn sorted(asked: &[Key]) -> usize {
     let mut len = 0;
     for keys in asked.chunks(BATCH) {
-        let hash = |i: usize| Hasher::new(0).hash(&keys[i]);
+        let hash = |i: usize| KeyHasher::new(0).hash(&keys[i]);
         let mut order: Vec<(u64, usize)> = (0..keys.len()).map(|i| (hash(i), i)).collect();
         let mut spare = vec![(0, 0); order.len()];
         sort_by(&mut order, &mut spare, |(hash, _)| *hash, |a, b| keys[a.1].cmp(&keys[b.1]))
@@ -252,9 +252,10 @@ fn main() {
             let inline = set(folder.path(), &keys, segments, &options(Layout::Inline, 10));
             let perfect = set(folder.path(), &keys, segments, &options(Layout::Perfect, 0));
             let began = Instant::now();
-            let mapped = perfect.with_map(&MapOptions::default()).expect("sound tables");
+            let mapped =
+                perfect.with_segment_map(&SegmentMapOptions::default()).expect("sound tables");
             let took = began.elapsed();
-            let info = mapped.map().expect("a map");
+            let info = mapped.segment_map().expect("a map");
             println!(
                 "# {segments} segments: map built in {:.0} ms, {:.2} bytes a key",
                 took.as_secs_f64() * 1e3,

@@ -2,7 +2,7 @@
 
 use super::PerfectShape;
 use crate::format::footer::Footer;
-use crate::hash::Hasher;
+use crate::hash::KeyHasher;
 use crate::layout::Layout;
 use crate::value::{Value, ValueFormat};
 
@@ -58,7 +58,7 @@ pub struct Options {
     /// but no filter for a perfect table, where a key that is absent costs one record anyway.
     pub filter_bits: Option<u8>,
     /// The hash and its seed. Tables that are searched or merged together share one.
-    pub hasher: Hasher,
+    pub hasher: KeyHasher,
     /// 2^n partitions, n ≤ [`Layout::max_partition_bits`]; `None`: by the number and the length of the
     /// keys.
     pub partition_bits: Option<u8>,
@@ -75,7 +75,7 @@ impl Default for Options {
             layout: LayoutChoice::Auto,
             value: ValueChoice::Auto,
             filter_bits: None,
-            hasher: Hasher::new(0),
+            hasher: KeyHasher::new(0),
             partition_bits: None,
             packed: false,
             shape: PerfectShape::default(),

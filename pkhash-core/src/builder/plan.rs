@@ -13,7 +13,7 @@ use crate::format::{
     self, MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_PARTITION_KEYS,
     MAX_RECORD_BYTES, MAX_SLOTS, TAIL_LEN, checksum,
 };
-use crate::hash::{self, Hasher};
+use crate::hash::{self, KeyHasher};
 use crate::kernel::Kernel;
 use crate::layout::perfect as perfect_layout;
 use crate::layout::{Layout, copy, varint_len};
@@ -128,7 +128,7 @@ pub struct Plan {
     pub(super) layout: Layout,
     pub(super) value: ValueFormat,
     pub(super) filter_bits: u8,
-    pub(super) hasher: Hasher,
+    pub(super) hasher: KeyHasher,
     pub(super) partition_bits: u8,
     /// Length of all keys of an inline table, or of a perfect one without offset lines; otherwise 0.
     pub(super) key_len: u32,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::filter::{BITS_SET, MAX_FILTER_BITS};
-use crate::hash::{Hasher, MAX_PARTITION_BITS};
+use crate::hash::{KeyHasher, MAX_PARTITION_BITS};
 use crate::layout::perfect::{self, Fixed, Spans, Stride};
 use crate::layout::{Inline, Layout, TermOrder};
 use crate::value::{ValueFormat, ValueKind};
@@ -50,7 +50,7 @@ pub struct Footer {
     /// Kind and width of the values.
     pub value: ValueFormat,
     /// The hash and its seed.
-    pub hasher: Hasher,
+    pub hasher: KeyHasher,
     /// The table has 2^`partition_bits` partitions.
     pub partition_bits: u8,
     /// Perfect tables of one key length: records in each line of 64 bytes; 0: back to back. Otherwise 0.
@@ -261,7 +261,7 @@ impl Footer {
         let at_bits = at::PARTITION_BITS as u64;
         check.at_most("partition bits", at_bits, most, partition_bits.into())?;
         let (hash_id, seed) = (fields.u8(at::HASH), fields.u64(at::SEED));
-        let hasher = Hasher::from_id(hash_id, seed)
+        let hasher = KeyHasher::from_id(hash_id, seed)
             .map_err(|known| bad("hash", at::HASH, known.into(), hash_id))?;
         let (expected, found) = (hasher.check_value(), fields.u64(at::HASH_CHECK));
         check.equal("hash check", at::HASH_CHECK as u64, expected, found)?;

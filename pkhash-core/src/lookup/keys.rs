@@ -195,7 +195,7 @@ impl<B: AsRef<[u8]>, const N: usize> Keys for [B; N] {
 }
 
 /// Keys whose hashes are known: `hashes[i]` is that of `keys[i]`, by the table's
-/// [`Hasher`](crate::Hasher). One hash serves all tables that share a seed. A key with another hash than its own may be
+/// [`KeyHasher`](crate::KeyHasher). One hash serves all tables that share a seed. A key with another hash than its own may be
 /// found or not.
 #[derive(Debug)]
 pub struct HashedKeys<'k, B> {

@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use pkhash_core::builder::{
     self, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
 };
-use pkhash_core::map::{LINE_TAGS, MapLine};
+use pkhash_core::hash::{EMPTY, partition};
+use pkhash_core::segment_map::{LINE_TAGS, MapLine};
 use pkhash_core::{
-    CHUNK, EMPTY, Error, FixedKeys, Footer, GROUP_MAX, HashedKeys, Kernel, Layout, Lookup, Matches,
-    Result, Scalar, Stage, Table, Value, ValueFormat, partition,
+    CHUNK, Error, FixedKeys, Footer, GROUP_MAX, HashedKeys, Kernel, Layout, Lookup, Matches,
+    Result, Scalar, Stage, Table, Value, ValueFormat,
 };
 
 /// Key and value.

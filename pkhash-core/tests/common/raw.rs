@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 
-use pkhash_core::Hasher;
+use pkhash_core::KeyHasher;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) const HEAD_LEN: usize = 64;
@@ -577,7 +577,7 @@ impl RawFooter {
             ("shortest key", self.min_key_len),
             ("longest key", self.max_key_len),
             ("offset unit", self.unit.into()),
-            ("hash check", Hasher::new(0).check_value()),
+            ("hash check", KeyHasher::new(0).check_value()),
             ("keys", keys),
             ("slots", sum(|p| p.slots)),
             ("key bytes", keys.saturating_mul(self.max_key_len)),

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
-use pkhash_core::{Hasher, Layout, ValueFormat};
+use pkhash_core::{KeyHasher, Layout, ValueFormat};
 
 use super::{Pair, Rng, build, craft};
 
@@ -208,7 +208,7 @@ fn exceptions() -> Vec<Pair> {
 fn mixed_exceptions() -> Vec<Pair> {
     let mut pairs = exceptions();
     pairs.extend(mixed(9, 4, 36));
-    let same = craft::key_of_hash(Hasher::new(0).hash(b"short"));
+    let same = craft::key_of_hash(KeyHasher::new(0).hash(b"short"));
     pairs.extend([b"short".to_vec(), same.into()].map(|key| (key, vec![9; 4])));
     pairs
 }
@@ -233,7 +233,7 @@ impl Recipe {
             layout: LayoutChoice::Fixed(self.layout),
             value: self.value.map_or(ValueChoice::Auto, ValueChoice::Fixed),
             filter_bits: Some(self.filter_bits),
-            hasher: Hasher::new(self.seed),
+            hasher: KeyHasher::new(self.seed),
             partition_bits: Some(self.partition_bits),
             packed: self.packed,
             shape: PerfectShape {

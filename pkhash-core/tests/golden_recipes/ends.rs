@@ -199,7 +199,7 @@ pub(crate) const ENDS: &[Fault] = &[
         Footer,
         Open,
         |b| set_tail(b, "hash check", 7),
-        |b| bad_tail(b, "hash check", Hasher::new(0).check_value()),
+        |b| bad_tail(b, "hash check", KeyHasher::new(0).check_value()),
     ),
     fault(
         "other-seed",
@@ -207,7 +207,7 @@ pub(crate) const ENDS: &[Fault] = &[
         Footer,
         Open,
         |b| set_tail(b, "seed", 7),
-        |b| bad_tail(b, "hash check", Hasher::new(7).check_value()),
+        |b| bad_tail(b, "hash check", KeyHasher::new(7).check_value()),
     ),
     fault(
         "unknown-value-kind",

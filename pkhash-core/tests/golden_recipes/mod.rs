@@ -5,7 +5,8 @@ mod ends;
 mod perfect;
 mod probed;
 
-use pkhash_core::{Error, Hasher, Section, control, home, partition};
+use pkhash_core::hash::{control, home, partition};
+use pkhash_core::{Error, KeyHasher, Section};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::raw::{self, get, put};
@@ -191,8 +192,8 @@ fn example_record(bytes: &[u8], i: usize) -> usize {
 }
 
 /// The hash of the table.
-fn hasher(bytes: &[u8]) -> Hasher {
-    Hasher::new(raw::tail_entry(bytes, "seed"))
+fn hasher(bytes: &[u8]) -> KeyHasher {
+    KeyHasher::new(raw::tail_entry(bytes, "seed"))
 }
 
 /// The key of a slot, or exception, of partition `p` of a perfect table; `None` if it has no bytes.

@@ -92,7 +92,7 @@ pub(crate) const PROBED: &[Fault] = &[
         |b| {
             // The first slot has a key, whose control byte is another.
             let (_, word, at) = nth(b, 0);
-            let hash = Hasher::new(0).hash(&example_key(b, word));
+            let hash = KeyHasher::new(0).hash(&example_key(b, word));
             corrupt("control byte of a key", at, control(hash).into(), 0xff)
         },
     ),
@@ -155,7 +155,7 @@ pub(crate) const PROBED: &[Fault] = &[
         },
         |b| {
             let (_, word, at) = nth(b, 0);
-            let hash = Hasher::new(0).hash(&example_key(b, word));
+            let hash = KeyHasher::new(0).hash(&example_key(b, word));
             corrupt("order of keys by hash", at, hash, hash)
         },
     ),
@@ -265,7 +265,7 @@ pub(crate) const PROBED: &[Fault] = &[
             b.copy_within(from..from + 20, to);
         },
         |b| {
-            let hash = Hasher::new(0).hash(&inline_key(b, 0));
+            let hash = KeyHasher::new(0).hash(&inline_key(b, 0));
             corrupt("order of keys by hash", nth(b, 1).2, hash, hash)
         },
     ),
@@ -284,7 +284,7 @@ pub(crate) const PROBED: &[Fault] = &[
             }
         },
         |b| {
-            let hash = Hasher::new(0).hash(b"");
+            let hash = KeyHasher::new(0).hash(b"");
             let slot = occupied(b)[0] as u64;
             corrupt("slot of a key", nth(b, 0).2, home(hash, 0, 2).into(), slot)
         },
@@ -428,7 +428,7 @@ fn first_fault_of_full_control(bytes: &[u8]) -> Error {
     let mut before = None;
     for slot in 0.. {
         let (byte, _, at) = nth(bytes, slot);
-        let hash = Hasher::new(0).hash(&inline_key(bytes, slot));
+        let hash = KeyHasher::new(0).hash(&inline_key(bytes, slot));
         if let Some(before) = before.filter(|before| *before >= hash) {
             return corrupt("order of keys by hash", at, before, hash);
         }
@@ -452,7 +452,10 @@ fn example_key(bytes: &[u8], word: usize) -> Vec<u8> {
 }
 
 fn key_of_partition_3() -> [u8; 8] {
-    (0u64..).map(u64::to_le_bytes).find(|key| partition(Hasher::new(0).hash(key), 2) == 3).unwrap()
+    (0u64..)
+        .map(u64::to_le_bytes)
+        .find(|key| partition(KeyHasher::new(0).hash(key), 2) == 3)
+        .unwrap()
 }
 
 /// The probe limit that the keys of an inline table of one partition need.
@@ -460,7 +463,7 @@ fn longest_probe(bytes: &[u8]) -> u64 {
     let homes = raw::entry(bytes, 0, "partition homes") as u32;
     (0..occupied(bytes).len())
         .map(|i| {
-            let hash = Hasher::new(0).hash(&inline_key(bytes, i));
+            let hash = KeyHasher::new(0).hash(&inline_key(bytes, i));
             occupied(bytes)[i] as u64 - u64::from(home(hash, 0, homes)) + 1
         })
         .max()

@@ -1,6 +1,6 @@
 //! What is given for a list, but is none: compressed files, text in UTF-16 or UTF-32, tables.
 
-use pkhash_std::core::format::MAGIC;
+use pkhash_core::format::MAGIC;
 
 /// The mark of UTF-8 that some programs write at the beginning of a text.
 pub(crate) const MARK: &[u8] = b"\xef\xbb\xbf";

@@ -13,7 +13,7 @@ use pkhash_std::{OpenOptions, OrderedOptions, OrderedTerms, Result, Table, Table
 
 pub(crate) fn table(options: OpenOptions, path: &Path) -> Result<TableFile> {
     // SAFETY: as above.
-    unsafe { options.map(path) }
+    unsafe { options.open_mapped(path) }
 }
 
 pub(crate) fn companion(
@@ -22,5 +22,5 @@ pub(crate) fn companion(
     table: &Table<'_>,
 ) -> Result<OrderedTerms> {
     // SAFETY: as above.
-    unsafe { options.map(path, table) }
+    unsafe { options.open_mapped(path, table) }
 }

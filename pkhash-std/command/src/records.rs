@@ -27,7 +27,7 @@ pub(crate) fn for_each_record<'t>(
     // Good checksums, but written wrongly.
     let footer = table.footer();
     if found != footer.keys {
-        return Err(fail(pkhash_std::core::Error::Corrupt {
+        return Err(fail(pkhash_core::Error::Corrupt {
             what: "number of keys that were read",
             offset: footer.file_len,
             expected: footer.keys,

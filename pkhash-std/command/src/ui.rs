@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use pkhash_std::{
-    Advice, Control, Error, Kernel, OpenOptions, OrderedOptions, OrderedTerms, Table, TableFile,
+    Advice, Error, Kernel, OpenOptions, OrderedOptions, OrderedTerms, Progress, Table, TableFile,
     companion_path,
 };
 
@@ -40,9 +40,9 @@ pub(crate) fn counter(what: &'static str) -> ProgressBar {
 }
 
 /// Shows partitions being written, and stops on Ctrl-C.
-pub(crate) fn control(what: &'static str, cancel: &Cancel) -> Control {
+pub(crate) fn progress(what: &'static str, cancel: &Cancel) -> Progress {
     let bar = bar(what, 0);
-    Control::default().cancelled_by(cancel.flag()).on_progress(move |done, all| {
+    Progress::default().cancelled_by(cancel.flag()).reported_to(move |done, all| {
         bar.set_length(all);
         bar.set_position(done);
         if done == all {
@@ -266,8 +266,8 @@ pub(crate) fn parse_filter_bits(text: &str) -> Result<u8, String> {
     match text {
         "none" => Ok(0),
         _ => match text.parse() {
-            Ok(bits @ 0..=pkhash_std::core::MAX_FILTER_BITS) => Ok(bits),
-            _ => Err(format!("expected 0…{} or none", pkhash_std::core::MAX_FILTER_BITS)),
+            Ok(bits @ 0..=pkhash_core::MAX_FILTER_BITS) => Ok(bits),
+            _ => Err(format!("expected 0…{} or none", pkhash_core::MAX_FILTER_BITS)),
         },
     }
 }

@@ -347,7 +347,7 @@ fn inputs_that_change_during_a_merge() {
                 ("written over", "yes | head -c 100000 > b.pkh"),
             ] {
                 let in_place = matches!(what, "cut" | "emptied" | "written over");
-                // Under a mapping, that ends the process: see `OpenOptions::map`.
+                // Under a mapping, that ends the process: see `OpenOptions::open_mapped`.
                 if in_place && !in_memory {
                     continue;
                 }

@@ -179,12 +179,16 @@ fn change_folder(folder: &Path) -> Result<()> {
     go(&a);
     let table = TableFile::open("slice.pkh")?;
     let to_b = b.clone();
-    let control = pkhash_std::Control::default()
-        .on_progress(move |_, _| std::env::set_current_dir(&to_b).unwrap());
+    let progress = pkhash_std::Progress::default()
+        .reported_to(move |_, _| std::env::set_current_dir(&to_b).unwrap());
     let inputs = [MergeInput { table: &table, docs: DocMap::Offset(5) }];
-    merge(&inputs, "merged.pkh", &MergeOptions { control: control.clone(), ..Default::default() })?;
+    merge(
+        &inputs,
+        "merged.pkh",
+        &MergeOptions { progress: progress.clone(), ..Default::default() },
+    )?;
     go(&a);
-    let options = CompanionOptions { control, ..CompanionOptions::default() };
+    let options = CompanionOptions { progress, ..CompanionOptions::default() };
     build_companion(&table, "slice.pkh.fst", &options)?;
     Ok(())
 }

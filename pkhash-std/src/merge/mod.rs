@@ -14,15 +14,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pkhash_core::builder::{
     Entry, KeyStats, LayoutChoice, Options, PerfectShape, Plan, ValueChoice,
 };
-use pkhash_core::{Hasher, RecordPlace, ValueFormat, ValueKind};
+use pkhash_core::{KeyHasher, RecordPlace, ValueFormat, ValueKind};
 use pkhash_simd::Kernel;
 
+use crate::budget::{Costs, partition_keys, window};
 use crate::collect::{Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
-use crate::partition::{Builder, Built, Control, OnDuplicate};
+use crate::partition::{Builder, Built, OnDuplicate};
+use crate::progress::Progress;
 use crate::publish::Publication;
 use crate::table_file::TableFile;
-use crate::threads::{Costs, Pool, partition_keys, window};
+use crate::threads::Pool;
 use crate::writer::{DEFAULT_MEMORY, check_memory};
 
 use doc_map::map_value;
@@ -57,7 +59,7 @@ pub struct MergeOptions {
     /// The hash and its seed; `None`: that of the first input. The keys of an input that has another one are
     /// hashed anew. They are then in no order, and go through memory and a temporary file as those of a
     /// [`TableWriter`](crate::TableWriter) do.
-    pub hasher: Option<Hasher>,
+    pub hasher: Option<KeyHasher>,
     /// Bytes that partitions under construction may take together, with keys that are hashed anew; what the
     /// process needs besides is a few MB, and the inputs themselves. At least
     /// [`MIN_MEMORY`](crate::MIN_MEMORY). The partition that is being built must fit.
@@ -73,7 +75,7 @@ pub struct MergeOptions {
     /// What to do with a key that lives in several inputs.
     pub on_duplicate: OnDuplicate,
     /// Progress and cancelling.
-    pub control: Control,
+    pub progress: Progress,
 }
 
 impl Default for MergeOptions {
@@ -91,7 +93,7 @@ impl Default for MergeOptions {
             threads: 0,
             kernel: None,
             on_duplicate: OnDuplicate::Error,
-            control: Control::default(),
+            progress: Progress::default(),
         }
     }
 }
@@ -157,7 +159,7 @@ fn merge_into(
         }
         (value, _) => value,
     };
-    let hasher = options.hasher.or(first.map(|first| first.hasher)).unwrap_or(Hasher::new(0));
+    let hasher = options.hasher.or(first.map(|first| first.hasher)).unwrap_or(KeyHasher::new(0));
     let table = Options {
         layout: options.layout,
         value,
@@ -170,7 +172,7 @@ fn merge_into(
     let pool = Pool::new(options.threads, 1 << pkhash_core::MAX_PARTITION_BITS);
     let mut stats = KeyStats::default();
     for (i, input) in inputs.iter().enumerate() {
-        options.control.check()?;
+        options.progress.check()?;
         check_sums(input, &pool)?;
         stats.merge(&stats_of(i, input, &pool)?);
     }
@@ -182,7 +184,8 @@ fn merge_into(
     if streams.contains(&false) {
         let temp_dir = options.temp_dir.as_deref().or(folder);
         let most = collected_memory(left as usize);
-        let collector = collect(inputs, &streams, most, hasher, &read, temp_dir, &options.control)?;
+        let collector =
+            collect(inputs, &streams, most, hasher, &read, temp_dir, &options.progress)?;
         left -= most as u64;
         (costs, spilled) = (collector.costs(&plan), collector.spilled());
         // Sorted by input, and then among the others.
@@ -199,7 +202,7 @@ fn merge_into(
         window: window(&plan, &stats, costs, left, pool.threads()),
         partition_keys: partition_keys(&plan, &stats),
         kernel: options.kernel,
-        control: &options.control,
+        progress: &options.progress,
     };
     let ahead = inputs.iter().map(|_| VecDeque::new()).collect();
     let (read, streams, pool) = (&*read, &*streams, &pool);
@@ -211,7 +214,12 @@ fn merge_into(
 
 /// Which inputs can be read by partition of the output, and the memory that looking ahead in them takes.
 /// Those of another hash cannot; and those that would take more than `most` together had better not.
-fn streams(inputs: &[MergeInput<'_>], plan: &Plan, hasher: Hasher, most: u64) -> (Vec<bool>, u64) {
+fn streams(
+    inputs: &[MergeInput<'_>],
+    plan: &Plan,
+    hasher: KeyHasher,
+    most: u64,
+) -> (Vec<bool>, u64) {
     let mut ahead = 0u64;
     let stream = |input: &MergeInput<'_>| {
         let footer = input.table.footer();
@@ -237,10 +245,10 @@ fn collect(
     inputs: &[MergeInput<'_>],
     streams: &[bool],
     memory: usize,
-    hasher: Hasher,
+    hasher: KeyHasher,
     read: &[AtomicU64],
     temp_dir: Option<&Path>,
-    control: &Control,
+    progress: &Progress,
 ) -> Result<Collector> {
     // All inputs have values of one width, but for integers.
     let value = inputs.first().map_or(ValueFormat::narrowest(0), |i| i.table.footer().value);
@@ -252,7 +260,7 @@ fn collect(
         let mut value = [0; NUMBER + 64];
         value[..NUMBER].copy_from_slice(&number);
         for p in 0..table.footer().partitions() {
-            control.check()?;
+            progress.check()?;
             for record in table.iter_partition(p) {
                 let (key, old) = record.map_err(Error::table(input.table.name()))?;
                 read[i].fetch_add(1, Ordering::Relaxed);
@@ -261,7 +269,7 @@ fn collect(
                     value[NUMBER..NUMBER + width].copy_from_slice(&new[..width]);
                     let value = &value[..NUMBER + width];
                     let encoded = Encoded { hash: hasher.hash(key), value, key };
-                    collector.push(&encoded, temp_dir, control)?;
+                    collector.push(&encoded, temp_dir, progress)?;
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::{OrderedTerms, check_values};
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
 use crate::merge::{DELETED, DocMap, MergeInput};
-use crate::partition::Control;
+use crate::progress::Progress;
 use crate::publish::{Publication, absolute};
 use crate::table_file::TableFile;
 use crate::threads::Pool;
@@ -33,12 +33,12 @@ pub struct CompanionOptions {
     /// there and vanishes with the process, however it ends.
     pub temp_dir: Option<PathBuf>,
     /// Progress, in keys, and cancelling.
-    pub control: Control,
+    pub progress: Progress,
 }
 
 impl Default for CompanionOptions {
     fn default() -> Self {
-        Self { memory: DEFAULT_MEMORY, threads: 0, temp_dir: None, control: Control::default() }
+        Self { memory: DEFAULT_MEMORY, threads: 0, temp_dir: None, progress: Progress::default() }
     }
 }
 
@@ -102,18 +102,18 @@ pub fn build_companion_publication(
     for p in 0..footer.partitions() {
         // What is damaged here would pass for good in the companion.
         view.verify_checksums(p).map_err(Error::table(table.name()))?;
-        options.control.check()?;
+        options.progress.check()?;
         for record in view.iter_partition(p) {
             let (key, value) = record.map_err(Error::table(table.name()))?;
             let doc = value.long_doc_id().ok_or_else(|| no_doc_ids(table))?;
             sorter.push(key, doc)?;
             read += 1;
             if read.is_multiple_of(OFTEN) {
-                options.control.check()?;
+                options.progress.check()?;
             }
         }
     }
-    write(table, publication, &options.control, |writer| {
+    write(table, publication, &options.progress, |writer| {
         sorter.finish(&mut |key, doc| writer.add(key, doc))?;
         Ok(sorter.spilled())
     })
@@ -193,7 +193,7 @@ pub fn merge_companions_publication(
     let mut union = union.union();
     let mut left: Vec<u64> = Vec::new();
     let mut passed = 0u64;
-    write(merged, publication, &options.control, |writer| {
+    write(merged, publication, &options.progress, |writer| {
         while let Some((key, values)) = union.next() {
             left.clear();
             for value in values {
@@ -217,7 +217,7 @@ pub fn merge_companions_publication(
             // `add` looks at the flag, too, but docs may be deleted without end.
             passed += 1;
             if passed.is_multiple_of(OFTEN) {
-                options.control.check()?;
+                options.progress.check()?;
             }
         }
         Ok(0)
@@ -247,15 +247,15 @@ fn map_doc(i: usize, input: &MergeInput<'_>, doc: u64) -> Result<Option<u64>> {
 fn write(
     table: &TableFile,
     publication: &mut Publication,
-    control: &Control,
+    progress: &Progress,
     fill: impl FnOnce(&mut Writer<'_>) -> Result<u64>,
 ) -> Result<BuiltCompanion> {
     let path = publication.shown().to_owned();
-    let mut writer = Writer::create(table, publication.file(), &path, control)?;
+    let mut writer = Writer::create(table, publication.file(), &path, progress)?;
     let spilled = fill(&mut writer)?;
     let keys = writer.binding.keys;
     let bytes = writer.finish()?;
-    control.progress(keys, keys);
+    progress.report(keys, keys);
     Ok(BuiltCompanion { keys, bytes, spilled })
 }
 
@@ -266,7 +266,7 @@ struct Writer<'w> {
     table: &'w TableFile,
     path: &'w Path,
     added: u64,
-    control: &'w Control,
+    progress: &'w Progress,
 }
 
 impl<'w> Writer<'w> {
@@ -274,14 +274,14 @@ impl<'w> Writer<'w> {
         table: &'w TableFile,
         out: &'w mut File,
         path: &'w Path,
-        control: &'w Control,
+        progress: &'w Progress,
     ) -> Result<Self> {
         let mut out = BlockWriter::new(out)?;
         out.write_all(&format::head()).map_err(Error::io("write", path))?;
         let sink = Sink { out, hash: Xxh3::new(), len: 0, buffer: Vec::with_capacity(PIECE) };
         let builder = MapBuilder::new(sink).map_err(|error| fst_error(path, table, 0, error))?;
         let binding = Binding::of(table.table());
-        Ok(Self { builder, binding, table, path, added: 0, control })
+        Ok(Self { builder, binding, table, path, added: 0, progress })
     }
 
     fn add(&mut self, key: &[u8], doc: u64) -> Result<()> {
@@ -290,22 +290,22 @@ impl<'w> Writer<'w> {
             .map_err(|error| fst_error(self.path, self.table, self.added, error))?;
         self.added += 1;
         if self.added.is_multiple_of(OFTEN) {
-            self.control.check()?;
-            self.control.progress(self.added, self.binding.keys);
+            self.progress.check()?;
+            self.progress.report(self.added, self.binding.keys);
         }
         Ok(())
     }
 
     /// Returns the number of bytes.
     fn finish(self) -> Result<u64> {
-        let Self { builder, binding, table, path, added, control } = self;
+        let Self { builder, binding, table, path, added, progress } = self;
         // Of a table that is badly written, or of other tables than those that were merged.
         if added != binding.keys {
             let what = "number of keys for the companion";
             let fault = Fault { what, offset: 0, expected: binding.keys, found: added };
             return Err(fault.at(Some(path)));
         }
-        control.check()?;
+        progress.check()?;
         let mut sink =
             builder.into_inner().map_err(|error| fst_error(path, table, added, error))?;
         let mut end = || {

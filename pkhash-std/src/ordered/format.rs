@@ -1,6 +1,6 @@
 //! The bytes around the fst: FORMAT.md §12.
 
-use pkhash_core::{Hasher, Table};
+use pkhash_core::{KeyHasher, Table};
 
 use crate::error::Error;
 
@@ -63,7 +63,7 @@ impl Binding {
 
 /// XXH3-64 with seed 0, as for tables.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    Hasher::new(0).hash(bytes)
+    KeyHasher::new(0).hash(bytes)
 }
 
 pub(super) fn head() -> [u8; HEAD_LEN] {

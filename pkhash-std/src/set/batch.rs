@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use pkhash_core::map::Ask;
-use pkhash_core::{HashedKeys, Hasher, Table, Value, get_batch_of};
+use pkhash_core::segment_map::Ask;
+use pkhash_core::{HashedKeys, KeyHasher, Table, Value, get_batch_of};
 
 use super::answers::{Out, SetAnswer};
 use super::map::{Mapped, Run};
 use super::segment::is_live_in;
-use super::{Answer, Inner, Segment, SegmentSet};
+use super::{Hit, Inner, Segment, SegmentSet};
 use crate::error::{Error, Result};
 
 /// Keys of a chunk: some 200 KiB of keys, hashes and answers, which stay in the second-level cache from one
@@ -127,7 +127,7 @@ impl Hashes {
     }
 
     /// The hashes of `keys`: computed when they are asked for first.
-    pub(super) fn of(&mut self, hasher: Hasher, keys: &[&[u8]]) -> &[u64] {
+    pub(super) fn of(&mut self, hasher: KeyHasher, keys: &[&[u8]]) -> &[u64] {
         if !self.known {
             self.hashes.clear();
             self.hashes.extend(keys.iter().map(|key| hasher.hash(key)));
@@ -251,7 +251,7 @@ impl<'k, 'a> Pending<'k, 'a> {
     ) -> Result<usize> {
         let inner = self.inner;
         let mut others = Others::default();
-        let mut answers: Vec<Option<Answer<'a>>> = Vec::with_capacity(open);
+        let mut answers: Vec<Option<Hit<'a>>> = Vec::with_capacity(open);
         for i in 0..open {
             let (ask, answer) = (self.asks[i], inner.answer(self.asks[i].table, self.values[i]));
             answers.push(answer);
@@ -325,7 +325,7 @@ impl<'k, 'a> Pending<'k, 'a> {
             if let Some(value) = pending.values[i]
                 && is_live(value)
             {
-                let answer = Answer { value, segment: number as u32, doc_base };
+                let answer = Hit { value, segment: number as u32, doc_base };
                 out.answer(pending.numbers[i], answer);
                 return false;
             }
@@ -380,7 +380,7 @@ impl<'a> Others<'a> {
         inner: &'a Inner,
         keys: &[&[u8]],
         hashes: &mut [Hashes],
-        answers: &mut [Option<Answer<'a>>],
+        answers: &mut [Option<Hit<'a>>],
     ) -> Result<()> {
         if self.asks.is_empty() {
             return Ok(());
@@ -468,10 +468,10 @@ impl<'a> Asker<'a> {
 impl Inner {
     /// What a segment's value says, if it is that of a live doc.
     #[inline]
-    fn answer<'a>(&self, segment: u32, value: Option<Value<'a>>) -> Option<Answer<'a>> {
+    fn answer<'a>(&self, segment: u32, value: Option<Value<'a>>) -> Option<Hit<'a>> {
         let asked = &self.segments[segment as usize];
         let value = value.filter(|value| asked.is_live(*value))?;
-        Some(Answer { value, segment, doc_base: asked.doc_base() })
+        Some(Hit { value, segment, doc_base: asked.doc_base() })
     }
 
     /// The error of the first ask that meets one, with the path, which a batch over many tables does not

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use pkhash_core::builder::sort_by;
-use pkhash_core::map::Ask;
+use pkhash_core::segment_map::Ask;
 use pkhash_core::{HashedKeys, Value};
 use roaring::RoaringBitmap;
 
 use super::batch::{Asker, CHUNK, Hashes};
 use super::map::{Mapped, Run};
-use super::segment::{Answer, Segment};
+use super::segment::{Hit, Segment};
 use super::{Inner, SegmentSet};
 use crate::error::Result;
 
@@ -247,7 +247,7 @@ impl<'a> Query<'a> {
 /// Segment and doc ID of a match, doc base added.
 #[inline]
 fn found(number: u32, segment: &Segment, value: Value<'_>) -> Result<u64> {
-    let answer = Answer { value, segment: number, doc_base: segment.doc_base() };
+    let answer = Hit { value, segment: number, doc_base: segment.doc_base() };
     answer
         .global_doc_id()
         .map(|doc| u64::from(number) << 32 | u64::from(doc))

@@ -5,20 +5,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pkhash_core::map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
-use pkhash_core::{Hasher, Layout};
+use pkhash_core::segment_map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
+use pkhash_core::{KeyHasher, Layout};
 use pkhash_simd::Kernel;
 use rayon::prelude::*;
 
 use super::segment::Segment;
 use crate::error::{Error, Result};
-use crate::partition::Control;
+use crate::progress::Progress;
 use crate::storage::Heap;
 use crate::threads::pool;
 
 /// How to build a segment map.
 #[derive(Clone, Debug)]
-pub struct MapOptions {
+pub struct SegmentMapOptions {
     /// Threads; 0: one for each core.
     pub threads: usize,
     /// Bytes for what is read of the tables, about: 8 for each key. (The map itself is in memory twice at the
@@ -26,7 +26,7 @@ pub struct MapOptions {
     /// whose partitions are larger than such a part are then read more than once.
     pub memory: usize,
     /// Progress, in keys, and the flag that cancels.
-    pub control: Control,
+    pub progress: Progress,
     /// What decides which keys share a line of the map, besides their hashes; `None`: something random, so
     /// that nobody can make keys that do.
     pub seed: Option<u64>,
@@ -35,15 +35,15 @@ pub struct MapOptions {
 /// 256 MiB: 33 M keys at once.
 const DEFAULT_MEMORY: usize = 256 << 20;
 
-impl Default for MapOptions {
+impl Default for SegmentMapOptions {
     fn default() -> Self {
-        Self { threads: 0, memory: DEFAULT_MEMORY, control: Control::default(), seed: None }
+        Self { threads: 0, memory: DEFAULT_MEMORY, progress: Progress::default(), seed: None }
     }
 }
 
 /// The facts of a set's segment map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapInfo {
+pub struct SegmentMapInfo {
     /// Bytes of memory, shared by all snapshots that have the map.
     pub bytes: usize,
     /// Entries: the keys of all segments that there were when it was built.
@@ -62,7 +62,7 @@ struct Memory {
     plan: MapPlan,
     parts: Vec<MapPart>,
     lines: Heap,
-    hasher: Hasher,
+    hasher: KeyHasher,
     /// Keys of each segment.
     keys: Vec<u64>,
 }
@@ -91,8 +91,8 @@ impl Mapped {
     /// Builds the map of these segments.
     pub(super) fn build(
         segments: &[Segment],
-        hasher: Hasher,
-        options: &MapOptions,
+        hasher: KeyHasher,
+        options: &SegmentMapOptions,
     ) -> Result<Self> {
         let memory = Arc::new(Memory::build(segments, hasher, options)?);
         Ok(Self { memory, numbers: (0..segments.len() as u32).collect() })
@@ -122,7 +122,7 @@ impl Mapped {
     }
 
     /// The hash that the map was built with.
-    pub(super) fn hasher(&self) -> Hasher {
+    pub(super) fn hasher(&self) -> KeyHasher {
         self.memory.hasher
     }
 
@@ -157,11 +157,11 @@ impl Mapped {
         SegmentMap::new(plan, parts, lines).expect("as many parts as were planned")
     }
 
-    pub(super) fn info(&self, segments: usize) -> MapInfo {
+    pub(super) fn info(&self, segments: usize) -> SegmentMapInfo {
         let Memory { parts, lines, keys, .. } = &*self.memory;
         let gone = |(keys, number): (&u64, &u32)| if *number == GONE { *keys } else { 0 };
         let mapped = self.numbers.iter().filter(|number| **number != GONE).count();
-        MapInfo {
+        SegmentMapInfo {
             bytes: lines.bytes().len()
                 + size_of_val(parts.as_slice())
                 + size_of_val(keys.as_slice())
@@ -248,7 +248,7 @@ struct Unit<'s> {
 type Filled = (MapPart, Vec<MapLine>);
 
 impl Memory {
-    fn build(segments: &[Segment], hasher: Hasher, options: &MapOptions) -> Result<Self> {
+    fn build(segments: &[Segment], hasher: KeyHasher, options: &SegmentMapOptions) -> Result<Self> {
         let keys: Vec<u64> = segments.iter().map(|segment| segment.table().footer().keys).collect();
         let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
         let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(segments.len()));
@@ -268,17 +268,17 @@ impl Memory {
                     .into_par_iter()
                     .map(|unit| {
                         unit.entries(&plan, hasher, from, to, |read| {
-                            options.control.check()?;
+                            options.progress.check()?;
                             // Entries that are read are half of the work.
                             let all = done.fetch_add(read, Ordering::Relaxed);
-                            options.control.progress((all + read).min(entries), entries);
+                            options.progress.report((all + read).min(entries), entries);
                             Ok(())
                         })
                     })
                     .collect::<Result<Vec<_>>>()?;
                 parts
                     .into_par_iter()
-                    .map(|part| fill(&plan, part, &runs, &options.control))
+                    .map(|part| fill(&plan, part, &runs, &options.progress))
                     .collect()
             })?;
             filled.append(&mut round);
@@ -314,12 +314,12 @@ impl Memory {
 }
 
 /// The partitions that may have keys with hashes in `from..=to`.
-fn units(segments: &[Segment], hasher: Hasher, from: u64, to: u64) -> Vec<Unit<'_>> {
+fn units(segments: &[Segment], hasher: KeyHasher, from: u64, to: u64) -> Vec<Unit<'_>> {
     let of = |(segment, number): (_, u16)| {
         let footer = Segment::table(segment).footer();
         let bits = footer.partition_bits;
         let partitions = if footer.hasher == hasher {
-            pkhash_core::partition(from, bits)..pkhash_core::partition(to, bits) + 1
+            pkhash_core::hash::partition(from, bits)..pkhash_core::hash::partition(to, bits) + 1
         } else {
             // They are in the order of another hash.
             0..footer.partitions()
@@ -336,7 +336,7 @@ impl Unit<'_> {
     fn entries(
         &self,
         plan: &MapPlan,
-        hasher: Hasher,
+        hasher: KeyHasher,
         from: u64,
         to: u64,
         tell: impl Fn(u64) -> Result<()>,
@@ -368,10 +368,10 @@ impl Unit<'_> {
 const TELL: usize = 1 << 14;
 
 /// Fills one part from sorted runs of entries.
-fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>], control: &Control) -> Result<Filled> {
+fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>], progress: &Progress) -> Result<Filled> {
     let mut entries: Vec<MapEntry> = Vec::new();
     for run in runs {
-        control.check()?;
+        progress.check()?;
         let from = run.partition_point(|entry| plan.part(*entry) < part);
         let len = run[from..].partition_point(|entry| plan.part(*entry) == part);
         entries.extend_from_slice(&run[from..from + len]);
@@ -379,16 +379,16 @@ fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>], control: &Control) ->
     // Stable, which is quick for runs that are sorted. Like what follows it takes long only if keys were
     // made to have one part.
     entries.sort();
-    control.check()?;
+    progress.check()?;
     let mut lines = vec![[0; MAP_LINE]; plan.lines(&entries)? as usize];
-    control.check()?;
+    progress.check()?;
     let part = plan.fill(&entries, &mut lines)?;
     Ok((part, lines))
 }
 
 /// Whether [`get_asked`](pkhash_simd::Kernel::get_asked) runs staged for tables of these segments, with
 /// hashes of this hasher.
-pub(super) fn is_uniform(segments: &[Segment], hasher: Hasher) -> bool {
+pub(super) fn is_uniform(segments: &[Segment], hasher: KeyHasher) -> bool {
     let lines = |segment: &Segment| {
         let footer = segment.table().footer();
         let perfect = footer.layout == Layout::Perfect && footer.hasher == hasher;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use pkhash_core::Hasher;
+use pkhash_core::KeyHasher;
 use pkhash_simd::Kernel;
 
 use crate::error::{Error, Result};
@@ -21,12 +21,11 @@ use crate::table_file::OpenOptions;
 
 pub use answers::SetAnswer;
 pub use in_set::{DocIds, InSet};
-pub use map::{MapInfo, MapOptions};
 use map::{Mapped, Numbers, Run, is_uniform};
+pub use map::{SegmentMapInfo, SegmentMapOptions};
 pub use policy::{SegmentInfo, TieredPolicy};
-pub use segment::{Answer, LiveDocs, Segment};
-pub use versioned::{VERSIONED_WIDTH, VersionedAnswer, versioned_value};
-pub(crate) use versioned::{check_width, version_of};
+pub use segment::{Hit, LiveDocs, Segment};
+pub use versioned::VersionedHit;
 
 /// The most segments of a set: what a segment number of two bytes holds.
 pub const MAX_SEGMENTS: usize = 1 << 16;
@@ -69,7 +68,7 @@ struct Inner {
     /// The newest first.
     segments: Vec<Segment>,
     /// The hashers of the tables, each once.
-    hashers: Vec<Hasher>,
+    hashers: Vec<KeyHasher>,
     /// For each segment, which of the hashers is its.
     hasher_of: Vec<u32>,
     /// The segment map, whose hasher is the first then.
@@ -98,7 +97,7 @@ impl SegmentSet {
     }
 
     fn assemble(segments: Vec<Segment>, mapped: Option<Mapped>) -> Self {
-        let mut hashers: Vec<Hasher> = mapped.iter().map(Mapped::hasher).collect();
+        let mut hashers: Vec<KeyHasher> = mapped.iter().map(Mapped::hasher).collect();
         let hasher_of = segments
             .iter()
             .map(|segment| {
@@ -130,17 +129,17 @@ impl SegmentSet {
     /// the key, and hardly ever another one.
     ///
     /// Snapshots that are made of this one share the map. Segments that are newer than it are asked one by
-    /// one, which a filter makes quick: build another map from time to time. [`map`](Self::map) tells how
+    /// one, which a filter makes quick: build another map from time to time. [`segment_map`](Self::segment_map) tells how
     /// much of it is still of use.
     ///
     /// ```
-    /// # use pkhash_std::{MapOptions, SegmentSet, WriterOptions, build_slice};
+    /// # use pkhash_std::{SegmentMapOptions, SegmentSet, WriterOptions, build_slice};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("a.pkh");
     /// # build_slice(&["a", "b"], |i| [i as u8], &path, &WriterOptions::default())?;
-    /// let set = SegmentSet::open([&path])?.with_map(&MapOptions::default())?;
-    /// assert_eq!(set.map().map(|map| map.entries), Some(2));
+    /// let set = SegmentSet::open([&path])?.with_segment_map(&SegmentMapOptions::default())?;
+    /// assert_eq!(set.segment_map().map(|map| map.entries), Some(2));
     /// assert!(set.get(b"b")?.is_some());
     /// # Ok(())
     /// # }
@@ -149,7 +148,7 @@ impl SegmentSet {
     /// # Errors
     /// [`Error::Table`] if a table is damaged and the damage was noticed, or if the map would be too large;
     /// [`Error::Cancelled`].
-    pub fn with_map(&self, options: &MapOptions) -> Result<Self> {
+    pub fn with_segment_map(&self, options: &SegmentMapOptions) -> Result<Self> {
         let Some(hasher) = self.inner.commonest_hasher() else { return Ok(self.clone()) };
         let segments = self.inner.segments.clone();
         let mapped = Mapped::build(&segments, hasher, options)?;
@@ -158,13 +157,13 @@ impl SegmentSet {
 
     /// The same snapshot without a segment map.
     #[must_use]
-    pub fn without_map(&self) -> Self {
+    pub fn without_segment_map(&self) -> Self {
         Self::assemble(self.inner.segments.clone(), None)
     }
 
     /// The facts of the segment map, if there is one.
     #[must_use]
-    pub fn map(&self) -> Option<MapInfo> {
+    pub fn segment_map(&self) -> Option<SegmentMapInfo> {
         self.inner.mapped.as_ref().map(|mapped| mapped.info(self.len()))
     }
 
@@ -234,7 +233,7 @@ impl SegmentSet {
     ///
     /// # Errors
     /// [`Error::Table`] if a table is damaged and the damage was noticed.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Answer<'_>>> {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Hit<'_>>> {
         let inner = &*self.inner;
         if let (Some(mapped), [Run::Mapped(run)]) = (&inner.mapped, inner.runs.as_slice()) {
             return inner.get_mapped(mapped, run, key);
@@ -335,12 +334,7 @@ impl Inner {
     /// [`SegmentSet::get`] for a set all of whose segments are in the map: a tenth fewer instructions than by
     /// [`candidates`](Self::candidates).
     #[inline]
-    fn get_mapped(
-        &self,
-        mapped: &Mapped,
-        run: &Range<u32>,
-        key: &[u8],
-    ) -> Result<Option<Answer<'_>>> {
+    fn get_mapped(&self, mapped: &Mapped, run: &Range<u32>, key: &[u8]) -> Result<Option<Hit<'_>>> {
         let first = self.hashers[0].hash(key);
         for number in mapped.candidates(self.kernel(), first, run) {
             if let Some(answer) = self.candidate(number, first, key).ask(key)? {
@@ -367,7 +361,7 @@ impl Inner {
     }
 
     /// The hasher of most keys.
-    fn commonest_hasher(&self) -> Option<Hasher> {
+    fn commonest_hasher(&self) -> Option<KeyHasher> {
         let mut keys = vec![0u64; self.hashers.len()];
         for (segment, hasher) in self.segments.iter().zip(&self.hasher_of) {
             // One more, so that an old map's hasher that no segment has any more is not chosen.
@@ -393,12 +387,12 @@ struct Candidate<'s> {
 
 impl<'s> Candidate<'s> {
     /// The key's live match.
-    fn ask(&self, key: &[u8]) -> Result<Option<Answer<'s>>> {
+    fn ask(&self, key: &[u8]) -> Result<Option<Hit<'s>>> {
         Ok(self.segment.get(self.hash, key)?.map(|value| self.answer(value)))
     }
 
-    const fn answer(&self, value: pkhash_core::Value<'s>) -> Answer<'s> {
-        Answer { value, segment: self.number, doc_base: self.segment.doc_base() }
+    const fn answer(&self, value: pkhash_core::Value<'s>) -> Hit<'s> {
+        Hit { value, segment: self.number, doc_base: self.segment.doc_base() }
     }
 }
 

@@ -262,13 +262,13 @@ impl From<Arc<TableFile>> for Segment {
 
 /// A live match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct Hit<'a> {
     pub(super) value: Value<'a>,
     pub(super) segment: u32,
     pub(super) doc_base: u32,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> Hit<'a> {
     /// Number of the segment in its set, from 0, the newest.
     #[must_use]
     pub const fn segment(self) -> usize {

@@ -8,6 +8,7 @@ use memmap2::MmapOptions;
 
 use super::{Advice, Storage, open_file};
 use crate::error::{Error, Result};
+#[cfg(feature = "sets")]
 use crate::set::{Segment, SegmentSet};
 use crate::table_file::{OpenOptions, TableFile};
 #[cfg(feature = "ordered")]
@@ -70,7 +71,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub unsafe fn map(self, path: impl AsRef<Path>) -> Result<TableFile> {
+    pub unsafe fn open_mapped(self, path: impl AsRef<Path>) -> Result<TableFile> {
         let path = path.as_ref();
         // SAFETY: the caller promises what it needs. The table owns the mapping.
         let storage = unsafe { Storage::map(path, self.advice, self.preload)? };
@@ -82,31 +83,32 @@ impl TableFile {
     /// Maps a table, instead of reading all of it into memory.
     ///
     /// # Safety
-    /// As [`OpenOptions::map`]: nothing may change the file while the table lives.
+    /// As [`OpenOptions::open_mapped`]: nothing may change the file while the table lives.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
-    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Self> {
+    pub unsafe fn open_mapped(path: impl AsRef<Path>) -> Result<Self> {
         // SAFETY: the caller promises what it needs.
-        unsafe { OpenOptions::new().map(path) }
+        unsafe { OpenOptions::new().open_mapped(path) }
     }
 }
 
+#[cfg(feature = "sets")]
 impl SegmentSet {
     /// Maps tables, the newest first; all docs live, doc bases 0.
     ///
     /// # Safety
-    /// As [`OpenOptions::map`], of each file, while any snapshot that shares its table lives.
+    /// As [`OpenOptions::open_mapped`], of each file, while any snapshot that shares its table lives.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub unsafe fn map_with(
+    pub unsafe fn open_mapped_with(
         paths: impl IntoIterator<Item = impl AsRef<Path>>,
         options: OpenOptions,
     ) -> Result<Self> {
         let map = |path| {
             // SAFETY: the caller promises what it needs.
-            unsafe { options.map(path) }.map(Segment::from)
+            unsafe { options.open_mapped(path) }.map(Segment::from)
         };
         Self::new(paths.into_iter().map(map).collect::<Result<Vec<_>>>()?)
     }
@@ -118,12 +120,16 @@ impl OrderedOptions {
     /// [`open`](Self::open).
     ///
     /// # Safety
-    /// As [`OpenOptions::map`], of the companion's file. A companion that is changed under its mapping
+    /// As [`OpenOptions::open_mapped`], of the companion's file. A companion that is changed under its mapping
     /// may also do all that [`trusted`](Self::trusted) warns of.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub unsafe fn map(self, path: impl AsRef<Path>, table: &Table<'_>) -> Result<OrderedTerms> {
+    pub unsafe fn open_mapped(
+        self,
+        path: impl AsRef<Path>,
+        table: &Table<'_>,
+    ) -> Result<OrderedTerms> {
         let path = path.as_ref();
         // SAFETY: the caller promises what it needs. The companion owns the mapping.
         let storage = unsafe { Storage::map(path, self.advice, false)? };
@@ -136,13 +142,13 @@ impl OrderedTerms {
     /// Maps the companion that lies beside a table, instead of reading all of it into memory.
     ///
     /// # Safety
-    /// As [`OrderedOptions::map`]: nothing may change the file while the companion lives.
+    /// As [`OrderedOptions::open_mapped`]: nothing may change the file while the companion lives.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub unsafe fn map(table: &TableFile) -> Result<Self> {
+    pub unsafe fn open_mapped(table: &TableFile) -> Result<Self> {
         let path = Self::path_of(table)?;
         // SAFETY: the caller promises what it needs.
-        unsafe { OrderedOptions::new().map(path, table.table()) }
+        unsafe { OrderedOptions::new().open_mapped(path, table.table()) }
     }
 }

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pkhash_std::core::Error as CoreError;
-use pkhash_std::core::builder::{self, Entry, KeyStats};
+use pkhash_core::Error as CoreError;
+use pkhash_core::builder::{self, Entry, KeyStats};
 use pkhash_std::{
     Built, Error, Kernel, OpenOptions, Options, Result, TableFile, TableWriter, Value, ValueChoice,
     ValueKind, WriterOptions,
@@ -182,7 +182,7 @@ pub fn exceptions<'k>(options: &Options, keys: impl IntoIterator<Item = &'k [u8]
     let bits = options.partition_bits.unwrap_or(0);
     let mut partitions = BTreeMap::new();
     for pair in hashes.windows(2).filter(|pair| pair[0] == pair[1]) {
-        *partitions.entry(pkhash_std::core::partition(pair[0], bits)).or_insert(0) += 1;
+        *partitions.entry(pkhash_core::hash::partition(pair[0], bits)).or_insert(0) += 1;
     }
     (partitions.values().sum(), partitions.values().copied().max().unwrap_or(0))
 }
@@ -200,7 +200,7 @@ pub fn key_of_hash(hash: u64) -> Vec<u8> {
     // The 64th power of this step is the identity.
     x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
     let key = (x ^ 0xc73a_b174_c5ec_d5a2).rotate_left(32).to_le_bytes().to_vec();
-    assert_eq!(pkhash_std::Hasher::new(0).hash(&key), hash);
+    assert_eq!(pkhash_std::KeyHasher::new(0).hash(&key), hash);
     key
 }
 
@@ -219,7 +219,7 @@ pub fn meet_with_other_seeds(n: u64) -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// The most keys with the hash of another that a perfect partition takes.
-pub const MAX_EXCEPTIONS: u64 = pkhash_std::core::format::MAX_EXCEPTIONS as u64;
+pub const MAX_EXCEPTIONS: u64 = pkhash_core::format::MAX_EXCEPTIONS as u64;
 
 /// The error of a perfect table for more than that.
 #[track_caller]

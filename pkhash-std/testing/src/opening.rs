@@ -38,7 +38,7 @@ impl How {
         match self {
             Self::Read => options.open(path, table),
             // SAFETY: no test changes a mapped file in place.
-            Self::Mapped => unsafe { options.map(path, table) },
+            Self::Mapped => unsafe { options.open_mapped(path, table) },
         }
     }
 }
@@ -61,7 +61,7 @@ impl Opening {
         match self.how {
             How::Read => self.options.open(path),
             // SAFETY: no test changes a mapped file in place.
-            How::Mapped => unsafe { self.options.map(path) },
+            How::Mapped => unsafe { self.options.open_mapped(path) },
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pkhash_std::{
-    Answer, Error, LiveDocs, MapOptions, Options, Result, Segment, SegmentSet, TableFile,
-    VERSIONED_WIDTH, ValueChoice, ValueFormat, VersionedAnswer, WriterOptions, versioned_value,
+    Error, Hit, LiveDocs, Options, Result, Segment, SegmentMapOptions, SegmentSet, TableFile,
+    VERSIONED_WIDTH, ValueChoice, ValueFormat, VersionedHit, WriterOptions, versioned_value,
 };
 use roaring::RoaringBitmap;
 
@@ -106,13 +106,13 @@ pub fn newest(models: &[Model], key: &[u8]) -> Option<(usize, u32, u64)> {
     })
 }
 
-pub fn version_of(answer: Answer<'_>) -> u64 {
+pub fn version_of(answer: Hit<'_>) -> u64 {
     u64::from_le_bytes(answer.value().as_bytes()[4..].try_into().unwrap())
 }
 
 /// Doc IDs are those of the answers; a match that has none is an error.
-fn check_doc_ids(set: &SegmentSet, batch: &[Vec<u8>], expected: &[Option<Answer<'_>>]) {
-    let doc_id = |answer: &Option<Answer<'_>>| answer.map(Answer::global_doc_id);
+fn check_doc_ids(set: &SegmentSet, batch: &[Vec<u8>], expected: &[Option<Hit<'_>>]) {
+    let doc_id = |answer: &Option<Hit<'_>>| answer.map(Hit::global_doc_id);
     let mut out = vec![Some(u32::MAX); batch.len()];
     let found = set.get_batch(batch, &mut out);
     if expected.iter().any(|answer| doc_id(answer) == Some(None)) {
@@ -158,7 +158,7 @@ pub fn check(set: &SegmentSet, models: &[Model], pool: &[Vec<u8>], versions: boo
             }
             batch.push(key);
         }
-        let expected: Vec<Option<Answer<'_>>> = batch.iter().map(|key| single(key)).collect();
+        let expected: Vec<Option<Hit<'_>>> = batch.iter().map(|key| single(key)).collect();
         // Not what is expected, so that every place must be written.
         let mut out = vec![pool.iter().find_map(|key| set.get(key).unwrap()); n];
         let found = set.get_batch(&batch, &mut out).unwrap();
@@ -196,10 +196,10 @@ pub fn check(set: &SegmentSet, models: &[Model], pool: &[Vec<u8>], versions: boo
             });
             // The newest of the highest.
             let best = matches.reduce(|a, b| if b.2 > a.2 { b } else { a });
-            let seen = |found: Option<VersionedAnswer<'_>>| {
+            let seen = |found: Option<VersionedHit<'_>>| {
                 found.map(|found| {
-                    assert_eq!(version_of(found.answer()), found.version());
-                    (found.answer().segment(), found.answer().doc_id().unwrap(), found.version())
+                    assert_eq!(version_of(found.hit()), found.version());
+                    (found.hit().segment(), found.hit().doc_id().unwrap(), found.version())
                 })
             };
             assert_eq!(seen(set.get_highest_version(key).unwrap()), best);
@@ -305,13 +305,14 @@ impl Snapshot {
             }
             Step::Map { threads, memory } => {
                 let seed = Some(memory as u64);
-                let options = MapOptions { threads, memory, seed, ..MapOptions::default() };
-                next.set = self.set.with_map(&options).unwrap();
+                let options =
+                    SegmentMapOptions { threads, memory, seed, ..SegmentMapOptions::default() };
+                next.set = self.set.with_segment_map(&options).unwrap();
                 next.models.iter_mut().for_each(|(_, mapped)| *mapped = true);
                 next.entries = next.set.keys();
             }
             Step::NoMap => {
-                next.set = self.set.without_map();
+                next.set = self.set.without_segment_map();
                 next.models.iter_mut().for_each(|(_, mapped)| *mapped = false);
             }
         }
@@ -345,7 +346,7 @@ impl Snapshot {
             let stale = stale(mapped.iter().copied().map(keys).sum());
             (self.entries, mapped.len(), unmapped.len(), stale)
         });
-        let found = set.map().map(|map| (map.entries, map.mapped, map.unmapped, map.stale));
+        let found = set.segment_map().map(|map| (map.entries, map.mapped, map.unmapped, map.stale));
         assert_eq!(found, expected);
         let models: Vec<Model> = self.models.iter().map(|(model, _)| model.clone()).collect();
         check(set, &models, pool, versions, rng);

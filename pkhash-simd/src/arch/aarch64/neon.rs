@@ -6,7 +6,7 @@ use core::arch::aarch64::{
     vreinterpretq_u64_u8,
 };
 
-use pkhash_core::map::{LINE_TAGS, MapLine};
+use pkhash_core::segment_map::{LINE_TAGS, MapLine};
 use pkhash_core::{GROUP_MAX, Matches};
 
 kernel! {

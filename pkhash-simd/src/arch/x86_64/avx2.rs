@@ -6,7 +6,7 @@ use core::arch::x86_64::{
     _mm256_setzero_si256,
 };
 
-use pkhash_core::map::{LINE_TAGS, MapLine};
+use pkhash_core::segment_map::{LINE_TAGS, MapLine};
 use pkhash_core::{GROUP_MAX, Matches};
 
 kernel! {

@@ -5,7 +5,7 @@ use core::arch::x86_64::{
     _mm512_set1_epi16, _mm512_testn_epi8_mask,
 };
 
-use pkhash_core::map::{LINE_TAGS, MapLine};
+use pkhash_core::segment_map::{LINE_TAGS, MapLine};
 use pkhash_core::{GROUP_MAX, Matches};
 
 kernel! {

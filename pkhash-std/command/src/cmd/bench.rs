@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::core::builder::KeyStats;
+use pkhash_core::builder::KeyStats;
 use pkhash_std::{
-    MAX_SEGMENTS, MapOptions, Options, Segment, SegmentSet, ValueChoice, WriterOptions, build_slice,
+    MAX_SEGMENTS, Options, Segment, SegmentMapOptions, SegmentSet, ValueChoice, WriterOptions,
+    build_slice,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -145,9 +146,9 @@ impl Args {
             Fail::message(format_args!("cannot create a folder in {}: {error}", place.display()))
         })?;
         cancel.remove_on_exit([folder.path()]);
-        let control = ui::control("building", &cancel);
+        let progress = ui::progress("building", &cancel);
         let threads = self.make.threads;
-        let options = WriterOptions { table, threads, control, ..WriterOptions::default() };
+        let options = WriterOptions { table, threads, progress, ..WriterOptions::default() };
         let (out, rows) = (Output::new(), Vec::new());
         let limit = self.limit()?;
         let mut bench = Bench { args: &self, cancel, options, folder, out, rows };
@@ -401,12 +402,16 @@ impl Bench<'_> {
 
     /// The same set with a segment map.
     fn map(&self, set: &SegmentSet) -> Result<Measured> {
-        let control = ui::control("mapping", &self.cancel);
+        let progress = ui::progress("mapping", &self.cancel);
         let threads = self.args.make.threads;
         let began = Instant::now();
-        let set = set.with_map(&MapOptions { threads, control, ..MapOptions::default() })?;
+        let set = set.with_segment_map(&SegmentMapOptions {
+            threads,
+            progress,
+            ..SegmentMapOptions::default()
+        })?;
         let build_time = began.elapsed();
-        let bytes = set.map().map_or(0, |map| map.bytes);
+        let bytes = set.segment_map().map_or(0, |map| map.bytes);
         let bytes_per_key = bytes as f64 / f64::from(self.args.keys);
         let (lookup, batch) = (Times::default(), Times::default());
         Ok(Measured { set, bytes_per_key, build_time, lookup, batch })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::{
-    Built, BuiltCompanion, CompanionOptions, Hasher, OnDuplicate, OpenOptions, Options,
+    Built, BuiltCompanion, CompanionOptions, KeyHasher, OnDuplicate, OpenOptions, Options,
     Publication, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
     build_companion_publication, companion_path, publish_pair,
 };
@@ -145,8 +145,8 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
         pkhash_std::Error::Table {
             path: None,
             source:
-                source @ (pkhash_std::core::Error::Unsolvable { .. }
-                | pkhash_std::core::Error::TooLarge { what: "keys of one hash", .. }),
+                source @ (pkhash_core::Error::Unsolvable { .. }
+                | pkhash_core::Error::TooLarge { what: "keys of one hash", .. }),
         } => Fail::message(format_args!(
             "{from}: {source} (--seed random takes another hash, --layout term-order takes any keys)"
         )),
@@ -178,7 +178,7 @@ impl Args {
                 layout: make.layout,
                 value,
                 filter_bits: self.filter_bits,
-                hasher: Hasher::new(self.seed),
+                hasher: KeyHasher::new(self.seed),
                 partition_bits: make.partition_bits,
                 packed: make.packed,
                 ..Options::default()
@@ -188,7 +188,7 @@ impl Args {
             kernel: Some(ui::kernel()?),
             temp_dir: self.temp_dir.clone(),
             on_duplicate: self.on_duplicate.into(),
-            control: ui::control("building", &cancel),
+            progress: ui::progress("building", &cancel),
         };
         let to_stdout = self.output == Path::new("-");
         check_ordered(self.ordered, &self.output)?;
@@ -301,7 +301,7 @@ where
         Publication::commit_all(files)?;
         return Ok(None);
     };
-    let options = CompanionOptions { control: ui::control("ordering", cancel), ..options };
+    let options = CompanionOptions { progress: ui::progress("ordering", cancel), ..options };
     let made = table
         .open_table_by(|path| map::table(OpenOptions::new(), path))
         .and_then(|written| make(&written, &mut companion, &options));

@@ -63,7 +63,7 @@ fn uuid(doc: u32) -> [u8; 16] {
 impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         let cancel = ui::Cancel::new()?;
-        let control = || ui::control("building", &cancel);
+        let progress = || ui::progress("building", &cancel);
         let keys = self.keys;
         let segments = self.segments.clamp(1, keys.max(1));
         let temporary = tempfile::tempdir()
@@ -78,7 +78,7 @@ impl Args {
         let began = Instant::now();
         let mut bytes = 0;
         for s in 0..segments {
-            let options = WriterOptions { control: control(), ..WriterOptions::default() };
+            let options = WriterOptions { progress: progress(), ..WriterOptions::default() };
             let mut writer = TableWriter::create(path(s), options)?;
             for doc in begin(s)..begin(s + 1) {
                 writer.add(&uuid(doc), doc.into())?;
@@ -146,7 +146,7 @@ impl Args {
         let inputs: Vec<_> =
             tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
         let began = Instant::now();
-        let options = MergeOptions { control: control(), ..MergeOptions::default() };
+        let options = MergeOptions { progress: progress(), ..MergeOptions::default() };
         let built = merge(&inputs, &merged, &options)?;
         let merge_time = began.elapsed();
         let table = open(&merged)?;

@@ -59,7 +59,7 @@ impl Args {
         keys: &[&[u8]],
         out: &mut Output,
     ) -> Result<bool> {
-        let mut answers = vec![None::<pkhash_std::Answer<'_>>; keys.len()];
+        let mut answers = vec![None::<pkhash_std::Hit<'_>>; keys.len()];
         let found = set.get_batch(keys, &mut answers)?;
         for (key, answer) in keys.iter().zip(answers) {
             let answer =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pkhash_std::{
-    CompanionOptions, DELETED, DocMap, Hasher, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
+    CompanionOptions, DELETED, DocMap, KeyHasher, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
     Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
     merge_publication, merge_to, open_tables,
 };
@@ -120,13 +120,13 @@ impl Args {
             filter_bits: self.filter_bits,
             partition_bits: make.partition_bits,
             packed: make.packed,
-            hasher: self.seed.map(Hasher::new),
+            hasher: self.seed.map(KeyHasher::new),
             memory: self.memory,
             temp_dir: self.temp_dir.clone(),
             threads: self.make.threads,
             kernel: Some(ui::kernel()?),
             on_duplicate: self.on_duplicate.into(),
-            control: ui::control("merging", &cancel),
+            progress: ui::progress("merging", &cancel),
             ..MergeOptions::default()
         };
         let before = companion_before(&self.output, self.ordered)?;

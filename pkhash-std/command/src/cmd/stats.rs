@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::core::Section;
+use pkhash_core::Section;
 use pkhash_std::{Footer, Kernel, Layout, Table, ValueKind, visit_tables};
 use serde_json::json;
 
@@ -54,7 +54,7 @@ struct PerfectFacts {
 }
 
 impl PerfectFacts {
-    fn measure(table: &Table<'_>) -> pkhash_std::core::Result<Self> {
+    fn measure(table: &Table<'_>) -> pkhash_core::Result<Self> {
         let footer = table.footer();
         if footer.layout != Layout::Perfect || footer.keys == 0 {
             return Ok(Self::default());
@@ -91,7 +91,7 @@ struct FilterFacts {
 }
 
 impl Facts {
-    fn measure(table: &Table<'_>) -> pkhash_std::core::Result<Self> {
+    fn measure(table: &Table<'_>) -> pkhash_core::Result<Self> {
         let footer = table.footer();
         // Facts of a damaged table would be no facts.
         (0..footer.partitions()).try_for_each(|p| table.verify_checksums(p))?;
@@ -281,7 +281,7 @@ fn print_json(table: &Measured, out: &mut Output) -> Result<()> {
     out.line(json!({
         "table": Name(&table.name).to_string(),
         "layout": footer.layout.name(),
-        "format_version": pkhash_std::core::format::VERSION,
+        "format_version": pkhash_core::format::VERSION,
         "keys": footer.keys,
         "min_key_len": footer.min_key_len,
         "max_key_len": footer.max_key_len,

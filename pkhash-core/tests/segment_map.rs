@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pkhash_core::map::{
+use pkhash_core::segment_map::{
     Ask, MAX_MAP_SEGMENTS, MAX_RUN, MapEntry, MapLine, MapPart, MapPlan, SegmentMap,
 };
 use pkhash_core::{Error, GROUP_MAX, Kernel, Matches, Scalar};
