@@ -9,9 +9,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pkhash_benches::{check, keys, options, table};
 use pkhash_core::{Layout, Table};
-use pkhash_std::{
-    DocMap, MergeInput, MergeOptions, TableFile, TableWriter, WriterOptions, merge_to,
-};
+use pkhash_std::{MergeInput, MergeOptions, TableFile, TableWriter, WriterOptions, merge_to};
 
 const KEYS: usize = 500_000;
 
@@ -19,15 +17,14 @@ fn build(c: &mut Criterion) {
     let keys = keys(KEYS);
     let mut group = c.benchmark_group("build");
     group.throughput(Throughput::Elements(KEYS as u64));
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         let options = options(layout, 10);
         check(&Table::open(&table(&keys, &options)).expect("a sound table"), &keys);
         group.bench_function(format!("core/{layout}"), |b| b.iter(|| table(&keys, &options)));
         for threads in [1, 2] {
             group.bench_function(format!("writer/{layout}/{threads}"), |b| {
                 b.iter(|| {
-                    let options =
-                        WriterOptions { table: options, threads, ..WriterOptions::default() };
+                    let options = WriterOptions::default().table(options).threads(threads);
                     let mut writer = TableWriter::new(options).expect("sound options");
                     for (doc, key) in keys.iter().enumerate() {
                         writer.add(key, doc as u64).expect("memory is enough");
@@ -48,7 +45,7 @@ fn merge(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut group = c.benchmark_group("merge");
     group.throughput(Throughput::Elements(KEYS as u64));
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         let options = options(layout, 10);
         let tables: Vec<TableFile> = keys
             .chunks(KEYS.div_ceil(TABLES))
@@ -59,10 +56,9 @@ fn merge(c: &mut Criterion) {
                 TableFile::open(path).expect("a sound table")
             })
             .collect();
-        let inputs: Vec<_> =
-            tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
+        let inputs: Vec<_> = tables.iter().map(MergeInput::new).collect();
         for threads in [1, 2] {
-            let options = MergeOptions { threads, ..MergeOptions::default() };
+            let options = MergeOptions::default().threads(threads);
             let mut out = Vec::new();
             merge_to(&inputs, &mut out, &options).expect("distinct keys");
             check(&Table::open(&out).expect("a sound table"), &keys);

@@ -161,7 +161,7 @@ fn set(mapped: bool) -> (SegmentSet, Vec<Key>, usize) {
         Segment::new(open.open(path).expect("a sound table"))
     });
     let set = SegmentSet::new(tables.collect::<Vec<_>>()).expect("few segments");
-    let options = SegmentMapOptions { threads: 1, ..SegmentMapOptions::default() };
+    let options = SegmentMapOptions::default().threads(1);
     let set = if mapped { set.with_segment_map(&options).expect("sound tables") } else { set };
     let (asked, answers) = queries(&keys, QUERIES, 10);
     (set, asked, answers.iter().flatten().count())

@@ -31,7 +31,7 @@ fn sizes() -> Vec<usize> {
 fn lookups(c: &mut Criterion) {
     for n in sizes() {
         let keys = keys(n);
-        for layout in Layout::ALL {
+        for layout in Layout::all() {
             for filter_bits in [0, 10] {
                 let bytes = table(&keys, &options(layout, filter_bits));
                 let table = Table::open(&bytes).expect("a sound table");

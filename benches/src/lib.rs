@@ -3,7 +3,7 @@
 // Mapping is the only exception: `map` and `map_file`.
 #![deny(unsafe_code)]
 
-use pkhash_core::builder::{self, Entry, LayoutChoice, Options, ValueChoice};
+use pkhash_core::builder::{self, Entry, TableOptions};
 use pkhash_core::{Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 
@@ -142,13 +142,11 @@ impl std::ops::DerefMut for Lines {
 /// # Panics
 /// Never: 4 bytes is a width.
 #[must_use]
-pub fn options(layout: Layout, filter_bits: u8) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        filter_bits: Some(filter_bits),
-        value: ValueChoice::Fixed(ValueFormat::integer(4).expect("a width")),
-        ..Options::default()
-    }
+pub fn options(layout: Layout, filter_bits: u8) -> TableOptions {
+    TableOptions::default()
+        .layout(layout)
+        .filter_bits(filter_bits)
+        .value(ValueFormat::integer(4).expect("a width"))
 }
 
 /// Builds a table in memory, on one thread, with 4-byte values.
@@ -156,7 +154,7 @@ pub fn options(layout: Layout, filter_bits: u8) -> Options {
 /// # Panics
 /// If the keys cannot be built.
 #[must_use]
-pub fn table<K: AsRef<[u8]>>(keys: &[K], options: &Options) -> Lines {
+pub fn table<K: AsRef<[u8]>>(keys: &[K], options: &TableOptions) -> Lines {
     let values: Vec<[u8; 4]> = (0..keys.len() as u32).map(u32::to_le_bytes).collect();
     let mut entries: Vec<Entry<'_>> =
         keys.iter().zip(&values).map(|(key, value)| options.entry(key.as_ref(), value)).collect();

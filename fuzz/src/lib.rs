@@ -15,7 +15,7 @@ mod sets;
 use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
-use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{LayoutChoice, PerfectShape, TableOptions, ValueChoice};
 use pkhash_core::{Error, Footer, KeyHasher, Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 use pkhash_std::{
@@ -200,7 +200,7 @@ struct How {
 }
 
 impl How {
-    fn options(self, hasher: KeyHasher) -> Options {
+    fn options(self, hasher: KeyHasher) -> TableOptions {
         let layout = match self.layout % 4 {
             0 => LayoutChoice::Auto,
             1 => LayoutChoice::Fixed(Layout::Inline),
@@ -213,18 +213,18 @@ impl How {
             width @ 2..=9 => ValueChoice::Fixed(ValueFormat::integer(width - 1).expect("a width")),
             _ => ValueChoice::Auto,
         };
-        Options {
-            layout,
-            value,
-            filter_bits: self.filter_bits.map(|bits| bits % 66),
-            hasher,
-            partition_bits: self.partition_bits.map(|bits| bits % 14),
-            packed: self.packed,
-            shape: self.shape.map_or_else(PerfectShape::default, |(keys, load)| PerfectShape {
-                keys_per_100_buckets: 100 + u16::from(keys),
-                keys_per_1000_slots: 900 + u16::from(load) % 96,
-            }),
-        }
+        TableOptions::default()
+            .layout(layout)
+            .value(value)
+            .filter_bits(self.filter_bits.map(|bits| bits % 66))
+            .hasher(hasher)
+            .partition_bits(self.partition_bits.map(|bits| bits % 14))
+            .packed(self.packed)
+            .shape(self.shape.map_or_else(PerfectShape::default, |(keys, load)| {
+                PerfectShape::default()
+                    .keys_per_100_buckets(100 + u16::from(keys))
+                    .keys_per_1000_slots(900 + u16::from(load) % 96)
+            }))
     }
 
     fn hasher(self) -> KeyHasher {
@@ -236,7 +236,7 @@ impl How {
 }
 
 /// The value of the i-th key: as wide as the options ask for.
-fn value(i: u64, options: &Options) -> Vec<u8> {
+fn value(i: u64, options: &TableOptions) -> Vec<u8> {
     match options.value {
         ValueChoice::Auto => i.to_le_bytes().to_vec(),
         ValueChoice::Fixed(value) => {
@@ -284,16 +284,14 @@ pub fn roundtrip(contents: &Contents) {
 }
 
 fn write(
-    table: &Options,
+    table: &TableOptions,
     pairs: &[common::Pair],
     contents: &Contents,
 ) -> Result<Vec<u8>, pkhash_std::Error> {
-    let options = WriterOptions {
-        table: *table,
-        memory: if contents.spill { pkhash_std::MIN_MEMORY } else { 64 << 20 },
-        threads: usize::from(contents.threads % 3) + 1,
-        ..WriterOptions::default()
-    };
+    let options = WriterOptions::default()
+        .table(*table)
+        .memory(if contents.spill { pkhash_std::MIN_MEMORY } else { 64 << 20 })
+        .threads(usize::from(contents.threads % 3) + 1);
     let mut writer = TableWriter::new(options)?;
     for (key, value) in pairs {
         match table.value {
@@ -334,7 +332,7 @@ pub fn merge(merge: &Merge) {
         [usize::from(merge.on_duplicate) % 3];
     let (mut tables, mut docs, mut twice) = (Vec::new(), Vec::new(), false);
     for (i, (keys, how, map)) in merge.inputs.iter().take(5).enumerate() {
-        let options = Options { value: ValueChoice::Auto, ..how.options(hasher) };
+        let options = how.options(hasher).value(ValueChoice::Auto);
         let mut input: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
         for (doc, key) in keys.iter().take(500).enumerate() {
             input.insert(key.bytes(), doc as u64);
@@ -363,6 +361,7 @@ pub fn merge(merge: &Merge) {
                 DocMap::Offset(base) => doc + base,
                 DocMap::Map(new) if new[doc as usize] == pkhash_std::DELETED => continue,
                 DocMap::Map(new) => new[doc as usize].into(),
+                map => panic!("no model of {map:?}"),
             };
             let before = model.get(&key).copied();
             twice |= before.is_some();
@@ -378,18 +377,16 @@ pub fn merge(merge: &Merge) {
         return;
     }
     let inputs: Vec<_> =
-        tables.iter().zip(docs).map(|(table, docs)| MergeInput { table, docs }).collect();
+        tables.iter().zip(docs).map(|(table, docs)| MergeInput::new(table).docs(docs)).collect();
     let output = merge.output.options(hasher);
-    let options = MergeOptions {
-        layout: output.layout,
-        filter_bits: output.filter_bits,
-        partition_bits: output.partition_bits,
-        packed: output.packed,
-        shape: output.shape,
-        threads: usize::from(merge.threads % 3) + 1,
-        on_duplicate,
-        ..MergeOptions::default()
-    };
+    let options = MergeOptions::default()
+        .layout(output.layout)
+        .filter_bits(output.filter_bits)
+        .partition_bits(output.partition_bits)
+        .packed(output.packed)
+        .shape(output.shape)
+        .threads(usize::from(merge.threads % 3) + 1)
+        .on_duplicate(on_duplicate);
     let mut out = Vec::new();
     match merge_to(&inputs, &mut out, &options) {
         Ok(_) => {

@@ -3,15 +3,15 @@
 
 use arbitrary::Arbitrary;
 use pkhash_core::KeyHasher;
-use pkhash_core::builder::{Options, ValueChoice};
+use pkhash_core::builder::ValueChoice;
 use pkhash_std::{
     Automaton, Error, KeyRegex, OpenOptions, OrderedOptions, OrderedTerms, TableFile,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::{How, Key, Write};
 use pkhash_testing::companions::{Docs, ask, check, fst_of, seal};
 use pkhash_testing::sets::table_with;
-use crate::{How, Key, Write};
 
 /// The keys of a table, and what is done to its companion.
 #[derive(Arbitrary, Debug)]
@@ -93,13 +93,13 @@ fn short(key: &Key) -> Vec<u8> {
 pub fn ordered(companion: &Companion) {
     let docs = companion.docs();
     // Any layout that takes all keys.
-    let options = Options {
-        value: ValueChoice::Auto,
-        filter_bits: None,
-        layout: crate::PERFECT,
-        partition_bits: companion.how.partition_bits.map(|bits| bits % 5),
-        ..companion.how.options(KeyHasher::new(companion.how.seed))
-    };
+    let options = companion
+        .how
+        .options(KeyHasher::new(companion.how.seed))
+        .value(ValueChoice::Auto)
+        .filter_bits(None)
+        .layout(crate::PERFECT)
+        .partition_bits(companion.how.partition_bits.map(|bits| bits % 5));
     let pairs: Vec<_> =
         docs.iter().map(|(key, doc)| (key.clone(), doc.to_le_bytes().to_vec())).collect();
     let table = table_with(options, &pairs, OpenOptions::new());

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::Arbitrary;
 use pkhash_core::KeyHasher;
-use pkhash_core::builder::Options;
 use pkhash_simd::Kernel;
 use pkhash_std::OpenOptions;
 
+use crate::{How, Key};
 use pkhash_testing::sets::{Model, Parts, Snapshot, Step};
 use pkhash_testing::{Rng, modes};
-use crate::{How, Key};
 
 /// Keys, segments that have some of them, and what becomes of the set.
 #[derive(Arbitrary, Debug)]
@@ -95,7 +94,7 @@ impl Sets {
         Model::new(Parts {
             docs,
             versions: self.versions,
-            options: Options { partition_bits, ..options },
+            options: options.partition_bits(partition_bits),
             open,
             doc_base: held.doc_base.into(),
             slack: held.slack.map(u64::from),

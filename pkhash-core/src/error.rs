@@ -8,6 +8,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// A section of a partition, in the order of FORMAT.md §3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Section {
     /// The register-blocked Bloom filter.
     Filter,

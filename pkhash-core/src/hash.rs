@@ -8,7 +8,7 @@
 //! | 15 … 0 | tag |
 //!
 //! A perfect table takes bucket and slot from all bits below those of the partition (see
-//! [`layout::perfect`](crate::layout)) and has neither home slot, nor control byte, nor tag.
+//! FORMAT.md §3.1.2) and has neither home slot, nor control byte, nor tag.
 //!
 //! The fields do not overlap at any PB up to 10, so a control byte that matches by chance says nothing about
 //! the home slot or the tag, and false compares stay near 1/128.

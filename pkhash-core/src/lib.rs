@@ -22,6 +22,22 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// A setter for each field of a struct of options, which has the docs.
+macro_rules! setters {
+    ($struct:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        impl $struct {
+            $(
+                #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
 pub mod builder;
 mod error;
 mod filter;

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use common::craft;
 use common::raw::{self, put};
 use common::{Counting, PROBED, Pair, Reads, Rng, build, doc_ids, exercise, lookup, try_build};
-use pkhash_core::builder::{self, Options};
+use pkhash_core::builder::{self};
 use pkhash_core::hash::{control, home, partition, tag};
 use pkhash_core::{Error, Footer, KeyHasher, Layout, Scalar, Table, Value};
 
@@ -54,7 +54,7 @@ fn a_hundred_thousand_keys_of_one_home_slot() {
     let (pairs, absent) = pairs.split_at(N as usize);
     for layout in PROBED {
         // The filter cannot tell all of the absent keys, so it is left out.
-        let options = Options { filter_bits: Some(0), ..doc_ids(layout) };
+        let options = doc_ids(layout).filter_bits(0);
         let bytes = build(&options, pairs);
         let table = Table::open(&bytes).unwrap();
         assert_eq!(table.verify(), Ok(()));
@@ -111,8 +111,8 @@ fn another_seed_spreads_them() {
     let pairs = numbered(craft::keys_that_meet(N));
     let mut rng = Rng(0x0dd5);
     let random = numbered((0..N).map(|_| rng.bytes(8)));
-    for layout in Layout::ALL {
-        let options = Options { hasher: KeyHasher::new(0x5eed), ..doc_ids(layout) };
+    for layout in Layout::all() {
+        let options = doc_ids(layout).hasher(KeyHasher::new(0x5eed));
         let [crafted, random] = [&pairs, &random].map(|pairs| {
             let bytes = build(&options, pairs);
             let footer = footer_of(&bytes);
@@ -159,9 +159,9 @@ fn a_hundred_thousand_keys_of_one_bucket() {
     let error = try_build(&options, &all).unwrap_err();
     assert_eq!(error, Error::Unsolvable { keys: N, seeds: 32 });
     assert!(error.to_string().contains("give the table another seed, or another layout"));
-    let bytes = build(&Options { hasher: KeyHasher::new(1), ..options }, &all);
+    let bytes = build(&options.hasher(KeyHasher::new(1)), &all);
     assert_eq!(Table::open(&bytes).unwrap().partition(0).unwrap().seed, 0);
-    let bytes = build(&Options { partition_bits: Some(1), ..doc_ids(Layout::TermOrder) }, &all);
+    let bytes = build(&doc_ids(Layout::TermOrder).partition_bits(1), &all);
     assert_eq!(footer_of(&bytes).keys, N);
 }
 
@@ -172,10 +172,10 @@ fn a_hundred_thousand_keys_of_one_hash() {
     let options = doc_ids(Layout::Perfect);
     let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found: N - 1 };
     assert_eq!(try_build(&options, &pairs), Err(wrong));
-    let bytes = build(&Options { hasher: KeyHasher::new(1), ..options }, &pairs);
+    let bytes = build(&options.hasher(KeyHasher::new(1)), &pairs);
     assert_eq!(footer_of(&bytes).exceptions, 0);
     // Term-order takes them all, and looks at each; the lengths of inline keys end at 31.
-    let options = Options { filter_bits: Some(0), ..doc_ids(Layout::TermOrder) };
+    let options = doc_ids(Layout::TermOrder).filter_bits(0);
     let bytes = build(&options, &pairs);
     let footer = footer_of(&bytes);
     let (found, reads) = lookup(&bytes, &footer, &pairs[N as usize - 1].0).unwrap();
@@ -215,7 +215,7 @@ fn the_bound_of_probing_layouts_is_reached_and_kept() {
         for bits in [0, 1] {
             let mut rng = Rng(0xb0bd);
             let pairs = numbered((0..2000).map(|_| rng.bytes(16)));
-            let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
+            let options = doc_ids(layout).partition_bits(bits);
             let mut bytes = build(&options, &pairs);
             let footer = footer_of(&bytes);
             let table = Table::open(&bytes).unwrap();
@@ -276,7 +276,7 @@ fn the_bound_of_perfect_tables_is_reached_and_kept() {
     // Several lengths: the longest, and a shorter key.
     for (longest, lines) in [(65_536, false), (37_439 - 4, true)] {
         let hasher = KeyHasher::truncated(0, 0);
-        let options = Options { hasher, filter_bits: Some(10), ..doc_ids(Layout::Perfect) };
+        let options = doc_ids(Layout::Perfect).hasher(hasher).filter_bits(10);
         let key = |i: u8| [&[i][..], &vec![7; longest - 1]].concat();
         let mut pairs = numbered((0..65).map(key));
         if lines {

@@ -10,7 +10,7 @@ use common::footers::{
 };
 use common::raw::{self, RawFooter, RawPartition, align};
 use common::{Counting, PROBED, Reads, Rng, build, doc_ids, lookup};
-use pkhash_core::builder::{self, Entry, Options};
+use pkhash_core::builder::{self, Entry, TableOptions};
 use pkhash_core::format::{self, MAX_PARTITION_KEYS, MAX_RECORD_BYTES, MAX_SLOTS};
 use pkhash_core::hash::{control, home, partition, tag};
 use pkhash_core::{
@@ -27,7 +27,7 @@ fn uuid(seed: u64, i: u64) -> [u8; 16] {
 }
 
 /// A table of `n` keys with doc IDs.
-fn uuids(options: &Options, n: u64) -> Vec<u8> {
+fn uuids(options: &TableOptions, n: u64) -> Vec<u8> {
     let keys: Vec<[u8; 16]> = (0..n).map(|i| uuid(1, i)).collect();
     let values: Vec<[u8; 4]> = (0..n as u32).map(u32::to_le_bytes).collect();
     let mut entries: Vec<Entry<'_>> =
@@ -79,7 +79,7 @@ fn mixed_uuids(n: u64) -> Vec<u8> {
 fn perfect_tables_are_as_small_as_claimed() {
     const N: u64 = 200_000;
     for (packed, claimed) in [(true, 20.7), (false, 22.0)] {
-        let bytes = uuids(&Options { packed, ..doc_ids(Layout::Perfect) }, N);
+        let bytes = uuids(&doc_ids(Layout::Perfect).packed(packed), N);
         let (table, per_key) = (Table::open(&bytes).unwrap(), bytes.len() as f64 / N as f64);
         // 20 bytes of a record for 199 of 200 slots, 3 of them in a line of 64; a pilot for 2.5 keys.
         let record = if packed { 20.0 } else { 64.0 / 3.0 };
@@ -104,7 +104,7 @@ fn perfect_tables_are_as_small_as_claimed() {
 fn a_lookup_of_a_perfect_table_reads_one_record() {
     const N: u64 = 20_000;
     for bits in [0, 3, 12] {
-        let options = Options { partition_bits: Some(bits), ..doc_ids(Layout::Perfect) };
+        let options = doc_ids(Layout::Perfect).partition_bits(bits);
         let bytes = uuids(&options, N);
         let footer = *Table::open(&bytes).unwrap().footer();
         for i in (0..N).step_by(7) {
@@ -146,7 +146,7 @@ fn exceptions_are_read_to_the_last_and_no_further() {
         let mut pairs: Vec<common::Pair> =
             (0..65u8).map(|i| (uuid(8, i.into()).to_vec(), vec![i; 4])).collect();
         pairs[0].0.truncate(len);
-        let options = Options { hasher: KeyHasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
+        let options = doc_ids(Layout::Perfect).hasher(KeyHasher::truncated(0, 0));
         let bytes = build(&options, &pairs);
         let footer = *Table::open(&bytes).unwrap().footer();
         let (found, reads) = lookup(&bytes, &footer, &uuid(9, 0)).unwrap();
@@ -177,9 +177,9 @@ fn false_compares_are_one_in_128_at_every_partition_count() {
     let kernel = Counting { compared: &compared, equal: &equal };
     let (mut admitted_compared, mut admitted_equal) = (0, 0);
     for bits in 0..=10 {
-        let options = Options { partition_bits: Some(bits), ..doc_ids(Layout::Inline) };
+        let options = doc_ids(Layout::Inline).partition_bits(bits);
         let with_filter = uuids(&options, 60_000);
-        let without_filter = uuids(&Options { filter_bits: Some(0), ..options }, 60_000);
+        let without_filter = uuids(&options.filter_bits(0), 60_000);
         let with_filter = Table::open(&with_filter).unwrap();
         let without_filter = Table::open(&without_filter).unwrap();
         let near = |what: &str, tolerance: f64| {
@@ -249,7 +249,7 @@ fn control_byte_home_and_tag_are_independent() {
 fn probes_are_short_in_good_tables_and_bounded_in_bad_ones() {
     for layout in PROBED {
         for bits in [0, 4] {
-            let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
+            let options = doc_ids(layout).partition_bits(bits);
             let bytes = uuids(&options, 20_000);
             let footer = *Table::open(&bytes).unwrap().footer();
             // `lookup` holds each against the bound of its partition.
@@ -635,9 +635,9 @@ fn lookups_of_perfect_tables_name_offsets_past_4_gib() {
 
 #[test]
 fn sections_of_small_tables_lie_where_the_specification_says() {
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for bits in [0, 2] {
-            let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
+            let options = doc_ids(layout).partition_bits(bits);
             let pairs: Vec<_> = (0..100u32)
                 .map(|i| (uuid(5, i.into()).to_vec(), i.to_le_bytes().to_vec()))
                 .collect();

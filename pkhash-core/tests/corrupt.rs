@@ -6,7 +6,7 @@ mod common;
 use common::raw::{self, Block, Field, put};
 use common::recipes::RECIPES;
 use common::{Rng, ask, exercise, walk};
-use pkhash_core::builder::{LayoutChoice, Options};
+use pkhash_core::builder::TableOptions;
 use pkhash_core::{Footer, Layout, Lookup, Scalar, Table, Value, format};
 
 /// A golden file's name, its bytes, and some keys, most of them in it.
@@ -483,11 +483,7 @@ fn records_that_overlap_end_a_scan() {
     let long = 1 << 16;
     let mut pairs: Vec<common::Pair> = (0..200u8).map(|i| (vec![i], vec![i])).collect();
     pairs.push((vec![b'k'; long], vec![0]));
-    let options = Options {
-        layout: LayoutChoice::Fixed(Layout::TermOrder),
-        filter_bits: Some(0),
-        ..Options::default()
-    };
+    let options = TableOptions::default().layout(Layout::TermOrder).filter_bits(0);
     let sound = common::build(&options, &pairs);
     let [_, control, words, records] = raw::sections(&sound, 0);
     let mut bytes = sound.clone();
@@ -510,7 +506,7 @@ fn offset_lines_that_overlap_end_a_scan() {
     // All lines lead to one long record.
     let mut pairs: Vec<common::Pair> = (0..200u8).map(|i| (vec![i], vec![i])).collect();
     pairs.push((vec![b'k'; 2000], vec![0]));
-    let mut bytes = common::build(&Options::default(), &pairs);
+    let mut bytes = common::build(&TableOptions::default(), &pairs);
     let [_, _, lines, records] = raw::sections(&bytes, 0);
     // Behind its value.
     let at = bytes[records].windows(9).position(|bytes| bytes == b"kkkkkkkkk").unwrap() as u64 - 1;

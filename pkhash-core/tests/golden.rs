@@ -12,7 +12,6 @@ use std::path::Path;
 use common::raw::{self, Block};
 use common::recipes::{self, RECIPES, Recipe};
 use golden_recipes::{LINES, Open, Verify, bad_tail, faults, set_entry, set_tail};
-use pkhash_core::builder::Options;
 use pkhash_core::{Error, Layout, Table};
 
 fn bless() -> bool {
@@ -190,7 +189,7 @@ fn invalid_files_are_refused_for_their_fault() {
 fn partition_bits_belong_to_the_layout() {
     let recipe = recipes::find("perfect-no-keys");
     for bits in [10, 11, 16] {
-        let options = Options { partition_bits: Some(bits), ..recipe.options() };
+        let options = recipe.options().partition_bits(bits);
         let mut bytes = common::build(&options, &[]);
         let table = Table::open(&bytes).unwrap();
         assert_eq!(table.verify(), Ok(()));

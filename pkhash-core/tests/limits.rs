@@ -6,7 +6,7 @@ mod common;
 use common::footers::{assert_accepted, inline, perfect, refused, spans, term_order};
 use common::raw::{RawFooter, RawPartition};
 use common::{Pair, exercise, lookup, try_build};
-use pkhash_core::builder::{Entry, KeyStats, LayoutChoice, Options, ValueChoice};
+use pkhash_core::builder::{Entry, KeyStats, TableOptions};
 use pkhash_core::format::{
     MAX_EXCEPTIONS, MAX_FIXED_KEY_LEN, MAX_INLINE_KEY_LEN, MAX_KEY_LEN, MAX_PARTITION_KEYS,
     MAX_RECORD_BYTES, MAX_SLOTS,
@@ -263,16 +263,12 @@ fn probed(record_bytes: u64) -> RawPartition {
     RawPartition { record_bytes, ..RawPartition::new(KEYS, 0, 0) }
 }
 
-fn doc_ids(layout: Layout) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(ValueFormat::integer(4).expect("a width")),
-        ..Options::default()
-    }
+fn doc_ids(layout: Layout) -> TableOptions {
+    TableOptions::default().layout(layout).value(ValueFormat::integer(4).expect("a width"))
 }
 
 /// Builds a table, which the reader takes, and which has all its keys.
-fn builds(options: &Options, pairs: &[Pair]) -> Result<()> {
+fn builds(options: &TableOptions, pairs: &[Pair]) -> Result<()> {
     let bytes = try_build(options, pairs)?;
     let table = Table::open(&bytes).expect("the reader takes what the builder writes");
     assert_eq!(table.verify(), Ok(()));
@@ -289,7 +285,7 @@ fn builds(options: &Options, pairs: &[Pair]) -> Result<()> {
 
 fn builds_partitions(layout: Layout, n: u64) -> Result<()> {
     let bits = n.trailing_zeros() as u8;
-    let options = Options { partition_bits: Some(bits), ..doc_ids(layout) };
+    let options = doc_ids(layout).partition_bits(bits);
     builds(&options, &[(b"the only key".to_vec(), vec![1, 2, 3, 4])])
 }
 
@@ -303,7 +299,7 @@ fn builds_keys(layout: Layout, lens: &[u64]) -> Result<()> {
 /// One key and so many others that have its hash.
 fn builds_exceptions(n: u64) -> Result<()> {
     for len in [8, 9] {
-        let options = Options { hasher: KeyHasher::truncated(0, 0), ..doc_ids(Layout::Perfect) };
+        let options = doc_ids(Layout::Perfect).hasher(KeyHasher::truncated(0, 0));
         let mut pairs: Vec<Pair> =
             (0..=n).map(|i| (i.to_be_bytes().to_vec(), vec![i as u8; 4])).collect();
         pairs[0].0.resize(len, 7);
@@ -313,8 +309,8 @@ fn builds_exceptions(n: u64) -> Result<()> {
 }
 
 fn builds_values(value: ValueFormat) -> Result<()> {
-    for layout in Layout::ALL {
-        let options = Options { value: ValueChoice::Fixed(value), ..doc_ids(layout) };
+    for layout in Layout::all() {
+        let options = doc_ids(layout).value(value);
         let pairs: Vec<Pair> =
             (0..20).map(|i| (vec![i; 31], vec![i; value.width().into()])).collect();
         builds(&options, &pairs)?;
@@ -323,8 +319,8 @@ fn builds_values(value: ValueFormat) -> Result<()> {
 }
 
 fn builds_filter_bits(bits: u64) -> Result<()> {
-    for layout in Layout::ALL {
-        let options = Options { filter_bits: Some(bits as u8), ..doc_ids(layout) };
+    for layout in Layout::all() {
+        let options = doc_ids(layout).filter_bits(bits as u8);
         let pairs: Vec<Pair> = (0..20).map(|i| (vec![i; 8], vec![i; 4])).collect();
         builds(&options, &pairs)?;
     }
@@ -343,15 +339,12 @@ fn measures_all(lens: &[u64]) -> Result<usize> {
     let longest = lens.iter().copied().max().unwrap_or(0);
     let mut stats = KeyStats::default();
     for len in lens {
-        stats.merge(&KeyStats {
-            keys: 1,
-            key_bytes: *len,
-            min_key_len: *len,
-            max_key_len: *len,
-            max_value: 0,
-        });
+        let mut one = KeyStats::default();
+        (one.keys, one.key_bytes) = (1, *len);
+        (one.min_key_len, one.max_key_len) = (*len, *len);
+        stats.merge(&one);
     }
-    let options = Options { partition_bits: Some(0), ..doc_ids(Layout::TermOrder) };
+    let options = doc_ids(Layout::TermOrder).partition_bits(0);
     let zeros = vec![0; longest as usize];
     let entries: Vec<Entry<'_>> = lens
         .iter()
@@ -479,7 +472,7 @@ fn written(n: u64) -> String {
 fn rows() -> Vec<(&'static str, String)> {
     let partitions = |layout: Layout| written(1 << layout.max_partition_bits());
     let least = |layout| {
-        let empty = try_build(&Options { filter_bits: Some(0), ..doc_ids(layout) }, &[]);
+        let empty = try_build(&doc_ids(layout).filter_bits(0), &[]);
         empty.expect("a table of no keys").len()
     };
     let (probed, perfect) = (Layout::Inline, Layout::Perfect);
@@ -633,8 +626,8 @@ fn record_bytes_far_past_their_limit() {
 
 #[test]
 fn the_shortest_table() {
-    for layout in Layout::ALL {
-        let options = Options { filter_bits: Some(0), ..doc_ids(layout) };
+    for layout in Layout::all() {
+        let options = doc_ids(layout).filter_bits(0);
         let bytes = try_build(&options, &[]).expect("a table of no keys");
         let table = Table::open(&bytes).expect("a table of no keys");
         assert_eq!((table.len(), table.verify()), (0, Ok(())));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::footers::{perfect, perfect_bytes, spans};
 use common::raw::{self, RawFooter, RawPartition};
 use common::{Pair, Rng, build, check};
-use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{LayoutChoice, PerfectShape, TableOptions, ValueChoice};
 use pkhash_core::hash::partition;
 use pkhash_core::segment_map::MapLine;
 use pkhash_core::{
@@ -20,13 +20,8 @@ use pkhash_core::{
 /// The lengths of keys that have code of their own.
 const DIRECT: [usize; 5] = [8, 10, 16, 20, 36];
 
-fn options(layout: Layout, value: ValueFormat) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(value),
-        filter_bits: Some(0),
-        ..Options::default()
-    }
+fn options(layout: Layout, value: ValueFormat) -> TableOptions {
+    TableOptions::default().layout(layout).value(value).filter_bits(0)
 }
 
 /// Keys of one length, as many as there can be up to `n`.
@@ -63,7 +58,7 @@ fn strangers(rng: &mut Rng, keys: &[Vec<u8>], len: usize) -> Vec<Vec<u8>> {
 }
 
 /// Builds a table of these keys, and asks it in all ways for them and for others. Returns its facts.
-fn build_and_check(options: &Options, keys: &[Vec<u8>], strangers: &[Vec<u8>]) -> Facts {
+fn build_and_check(options: &TableOptions, keys: &[Vec<u8>], strangers: &[Vec<u8>]) -> Facts {
     let width = match options.value {
         ValueChoice::Fixed(value) => usize::from(value.width()),
         ValueChoice::Auto => unreachable!("the tests of this file fix it"),
@@ -121,36 +116,36 @@ fn keys_of_every_length() {
     for len in 0..=70 {
         let held = keys(&mut rng, len, 60);
         let others = strangers(&mut rng, &held, len);
-        for layout in Layout::ALL {
+        for layout in Layout::all() {
             if layout == Layout::Inline && len > 31 {
                 continue;
             }
             let options = options(layout, value);
             build_and_check(&options, &held, &others);
-            build_and_check(&Options { filter_bits: Some(10), ..options }, &held, &others);
+            build_and_check(&options.filter_bits(10), &held, &others);
             // More partitions than keys.
-            let many = Options { partition_bits: Some(7), ..options };
+            let many = options.partition_bits(7);
             assert!(build_and_check(&many, &held, &others).empty);
-            let many = Options { filter_bits: Some(9), ..many };
+            let many = many.filter_bits(9);
             build_and_check(&many, &held, &others);
         }
         // Back to back, in few slots and in many.
-        let packed = Options { packed: true, ..options(Layout::Perfect, value) };
+        let packed = options(Layout::Perfect, value).packed(true);
         build_and_check(&packed, &held, &others);
         for (keys_per_100_buckets, keys_per_1000_slots) in [(100, 500), (400, 980)] {
-            let shape = PerfectShape { keys_per_100_buckets, keys_per_1000_slots };
-            build_and_check(&Options { shape, ..packed }, &held, &others);
+            let shape = PerfectShape::default()
+                .keys_per_100_buckets(keys_per_100_buckets)
+                .keys_per_1000_slots(keys_per_1000_slots);
+            build_and_check(&packed.shape(shape), &held, &others);
         }
         // Few hashes, so that some keys have no slot of their own.
         if len > 1 {
             for partition_bits in [0, 2] {
-                let options = Options {
-                    hasher: KeyHasher::truncated(1, 5),
-                    partition_bits: Some(partition_bits),
-                    ..options(Layout::Perfect, value)
-                };
+                let options = options(Layout::Perfect, value)
+                    .hasher(KeyHasher::truncated(1, 5))
+                    .partition_bits(partition_bits);
                 assert!(build_and_check(&options, &held, &others).exceptions > 9);
-                let options = Options { filter_bits: Some(10), ..options };
+                let options = options.filter_bits(10);
                 assert!(build_and_check(&options, &held, &others).exceptions > 9);
             }
         }
@@ -166,8 +161,7 @@ fn keys_of_every_length_over_many_partitions() {
         let others = strangers(&mut rng, &held, len);
         for partition_bits in 0..=5 {
             let value = ValueFormat::integer(3).unwrap();
-            let options =
-                Options { partition_bits: Some(partition_bits), ..options(Layout::Perfect, value) };
+            let options = options(Layout::Perfect, value).partition_bits(partition_bits);
             let facts = build_and_check(&options, &held, &others);
             assert_eq!(facts, Facts::default(), "{len}, {partition_bits}");
         }
@@ -177,7 +171,7 @@ fn keys_of_every_length_over_many_partitions() {
     for layout in [Layout::TermOrder, Layout::Perfect] {
         for filter_bits in [0, 10] {
             let value = ValueFormat::integer(4).unwrap();
-            let options = Options { filter_bits: Some(filter_bits), ..options(layout, value) };
+            let options = options(layout, value).filter_bits(filter_bits);
             let facts = build_and_check(&options, &mixed, &others);
             assert_eq!(facts.lines, layout == Layout::Perfect);
         }
@@ -194,13 +188,13 @@ fn doc_ids_of_every_value_width() {
         for len in DIRECT.into_iter().chain([0, 7, 30]) {
             let held = keys(&mut rng, len, 50);
             let others = strangers(&mut rng, &held, len);
-            for layout in Layout::ALL {
+            for layout in Layout::all() {
                 if layout == Layout::Inline && len > 31 {
                     continue;
                 }
                 build_and_check(&options(layout, value), &held, &others);
             }
-            let packed = Options { packed: true, ..options(Layout::Perfect, value) };
+            let packed = options(Layout::Perfect, value).packed(true);
             build_and_check(&packed, &held, &others);
         }
         let mixed: Vec<Vec<u8>> = (0..40).map(|len| rng.bytes(len)).collect();

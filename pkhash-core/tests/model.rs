@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{Pair, Rng, build, check, craft, lookup, raw, try_build};
 use pkhash_core::builder::{
-    self, Assembler, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
+    self, Assembler, Entry, KeyStats, LayoutChoice, PerfectShape, TableOptions, ValueChoice,
 };
 use pkhash_core::format::{self, MAX_INLINE_KEY_LEN, TAIL_LEN};
 use pkhash_core::hash::partition;
@@ -33,7 +33,7 @@ fn pairs(model: &Model) -> Vec<Pair> {
 }
 
 /// What a table of these options makes of the model's values.
-fn stored(options: &Options, model: &Model) -> Model {
+fn stored(options: &TableOptions, model: &Model) -> Model {
     let width = match options.value {
         ValueChoice::Fixed(value) => usize::from(value.width()),
         ValueChoice::Auto => {
@@ -89,7 +89,7 @@ fn keys(layout: Layout) -> BoxedStrategy<Vec<Vec<u8>>> {
     }
 }
 
-fn options(layout: Layout) -> impl Strategy<Value = Options> {
+fn options(layout: Layout) -> impl Strategy<Value = TableOptions> {
     let value = prop_oneof![
         2 => Just(ValueChoice::Auto),
         1 => (1..=8u8).prop_map(|w| ValueChoice::Fixed(ValueFormat::integer(w).unwrap())),
@@ -106,9 +106,8 @@ fn options(layout: Layout) -> impl Strategy<Value = Options> {
     let partition_bits = prop_oneof![3 => Just(0), 3 => 1..4u8, 1 => 4..=most];
     let shape = prop_oneof![
         1 => Just(PerfectShape::default()),
-        1 => (100..=800u16, 500..=1000u16).prop_map(|(buckets, slots)| PerfectShape {
-            keys_per_100_buckets: buckets,
-            keys_per_1000_slots: slots,
+        1 => (100..=800u16, 500..=1000u16).prop_map(|(buckets, slots)| {
+            PerfectShape::default().keys_per_100_buckets(buckets).keys_per_1000_slots(slots)
         }),
     ];
     // Distinct keys of one 64-bit hash, often.
@@ -117,21 +116,22 @@ fn options(layout: Layout) -> impl Strategy<Value = Options> {
         1 => (any::<u64>(), 0..7u8).prop_map(|(seed, bits)| KeyHasher::truncated(seed, bits)),
     ];
     (value, filter_bits, partition_bits, hasher, any::<bool>(), shape).prop_map(
-        move |(value, filter_bits, partition_bits, hasher, packed, shape)| Options {
-            layout: LayoutChoice::Fixed(layout),
-            value,
-            filter_bits,
-            hasher,
-            partition_bits: Some(partition_bits),
-            packed,
-            shape,
+        move |(value, filter_bits, partition_bits, hasher, packed, shape)| {
+            TableOptions::default()
+                .layout(layout)
+                .value(value)
+                .filter_bits(filter_bits)
+                .hasher(hasher)
+                .partition_bits(partition_bits)
+                .packed(packed)
+                .shape(shape)
         },
     )
 }
 
 /// The error of a perfect table with too many keys of one hash: the first partition with more than 64
 /// keys whose hash another key has.
-fn too_many_of_one_hash(options: &Options, model: &Model) -> Option<Error> {
+fn too_many_of_one_hash(options: &TableOptions, model: &Model) -> Option<Error> {
     let mut by_partition: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for key in model.keys() {
         let hash = options.hasher.hash(key);
@@ -148,7 +148,7 @@ fn too_many_of_one_hash(options: &Options, model: &Model) -> Option<Error> {
 }
 
 /// Options, a model whose values fit them, and keys of which some are absent.
-fn case(layout: Layout) -> impl Strategy<Value = (Options, Model, Vec<Vec<u8>>, u64)> {
+fn case(layout: Layout) -> impl Strategy<Value = (TableOptions, Model, Vec<Vec<u8>>, u64)> {
     (options(layout), keys(layout), keys(layout), any::<u64>(), 0..=8usize).prop_map(
         |(options, keys, mut absent, seed, significant)| {
             let mut rng = Rng(seed);
@@ -183,7 +183,7 @@ fn is_tight(shape: PerfectShape) -> bool {
 }
 
 fn agrees_with_model(
-    (options, model, absent, seed): (Options, Model, Vec<Vec<u8>>, u64),
+    (options, model, absent, seed): (TableOptions, Model, Vec<Vec<u8>>, u64),
 ) -> Result<(), TestCaseError> {
     let mut pairs = pairs(&model);
     let bytes = match try_build(&options, &pairs) {
@@ -260,16 +260,12 @@ fn numbered(n: u64, len: usize) -> Vec<Pair> {
         .collect()
 }
 
-fn model_of(options: &Options, pairs: &[Pair]) -> Model {
+fn model_of(options: &TableOptions, pairs: &[Pair]) -> Model {
     stored(options, &pairs.iter().cloned().collect())
 }
 
-fn fixed(layout: Layout) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(ValueFormat::integer(4).unwrap()),
-        ..Options::default()
-    }
+fn fixed(layout: Layout) -> TableOptions {
+    TableOptions::default().layout(layout).value(ValueFormat::integer(4).unwrap())
 }
 
 #[test]
@@ -297,7 +293,7 @@ fn key_length_edges() {
     let absent: Vec<Vec<u8>> =
         [3, 29, 126, 510, 16_386, 65_534, 65_537].into_iter().map(|len| vec![9; len]).collect();
     for bits in [0, 3] {
-        let options = Options { partition_bits: Some(bits), ..fixed(Layout::TermOrder) };
+        let options = fixed(Layout::TermOrder).partition_bits(bits);
         check(
             &Table::open(&build(&options, &pairs)).unwrap(),
             &model_of(&options, &pairs),
@@ -342,10 +338,10 @@ fn inline_takes_every_length_up_to_31() {
 
 #[test]
 fn no_keys_and_one_key() {
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for filter_bits in [Some(0), Some(10)] {
             for bits in [0, 1, 10] {
-                let options = Options { filter_bits, partition_bits: Some(bits), ..fixed(layout) };
+                let options = fixed(layout).filter_bits(filter_bits).partition_bits(bits);
                 for pairs in [vec![], numbered(1, 8), numbered(1, 0)] {
                     let bytes = build(&options, &pairs);
                     let table = Table::open(&bytes).unwrap();
@@ -358,14 +354,14 @@ fn no_keys_and_one_key() {
     }
     // An empty table needs no entries, scratch or values at all.
     let mut out = [0; 1024];
-    let len =
-        builder::build(Scalar, &Options::default(), &mut [], &mut [], &mut [], &mut out).unwrap();
+    let len = builder::build(Scalar, &TableOptions::default(), &mut [], &mut [], &mut [], &mut out)
+        .unwrap();
     assert_eq!(Table::open(&out[..len]).unwrap().get(Scalar, b""), Ok(None));
 }
 
 /// [`builder::build`] into a buffer that is larger than needed and marked; `Err` only if the buffer has
 /// not been touched.
-fn build_marked(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>, Error> {
+fn build_marked(options: &TableOptions, pairs: &[Pair]) -> Result<Vec<u8>, Error> {
     let mut entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
     let mut spare = vec![Entry::default(); entries.len()];
     let mut scratch = vec![0; builder::scratch_len(entries.len())];
@@ -386,12 +382,12 @@ fn build_marked(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>, Error> {
 
 #[test]
 fn duplicates_are_an_error_and_leave_nothing_behind() {
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for bits in [0, 3] {
             for hasher in
                 [KeyHasher::new(0), KeyHasher::truncated(0, 0), KeyHasher::truncated(0, 2)]
             {
-                let options = Options { hasher, partition_bits: Some(bits), ..fixed(layout) };
+                let options = fixed(layout).hasher(hasher).partition_bits(bits);
                 for n in [1, 2, 50] {
                     for twice in [0, n / 2, n - 1] {
                         let mut pairs = numbered(n as u64, 8);
@@ -413,7 +409,7 @@ fn duplicates_are_an_error_and_leave_nothing_behind() {
         }
     }
     // The index leads to the two keys, the one that came first before the other.
-    let options = Options::default();
+    let options = TableOptions::default();
     let pairs = [(b"k".to_vec(), vec![1]), (b"j".to_vec(), vec![2]), (b"k".to_vec(), vec![3])];
     let mut entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
     builder::sort(&mut entries, &mut [Entry::default(); 3]).unwrap();
@@ -427,7 +423,7 @@ fn duplicates_are_an_error_and_leave_nothing_behind() {
 #[test]
 fn values_that_do_not_fit() {
     let build_one = |value: ValueChoice, bytes: &[u8]| {
-        let options = Options { value, ..Options::default() };
+        let options = TableOptions::default().value(value);
         build_marked(&options, &[(b"key".to_vec(), bytes.to_vec())])
     };
     let wrong = |expected, found| Err(Error::ValueWidth { expected, found });
@@ -505,22 +501,21 @@ fn options_out_of_range() {
     let within =
         |option, least, expected, found| Err(Error::BadOption { option, least, expected, found });
     let bad = |option, expected, found| within(option, 0, expected, found);
-    let plan = |options: Options| options.plan(&stats).map(|_| ());
-    assert_eq!(
-        plan(Options { filter_bits: Some(65), ..Options::default() }),
-        bad("filter bits", 64, 65)
-    );
+    let plan = |options: TableOptions| options.plan(&stats).map(|_| ());
+    assert_eq!(plan(TableOptions::default().filter_bits(65)), bad("filter bits", 64, 65));
     for layout in [Layout::Inline, Layout::TermOrder, Layout::Perfect] {
         let most = if layout == Layout::Perfect { 16 } else { 10 };
         assert_eq!(layout.max_partition_bits(), most);
-        let with = |bits| plan(Options { partition_bits: Some(bits), ..fixed(layout) });
+        let with = |bits| plan(fixed(layout).partition_bits(bits));
         assert_eq!(with(most), Ok(()));
         assert_eq!(with(most + 1), bad("partition bits", most.into(), u64::from(most) + 1));
         assert_eq!(with(u8::MAX), bad("partition bits", most.into(), 255));
     }
     let shape = |keys_per_100_buckets, keys_per_1000_slots| {
-        let shape = PerfectShape { keys_per_100_buckets, keys_per_1000_slots };
-        plan(Options { shape, ..Options::default() })
+        let shape = PerfectShape::default()
+            .keys_per_100_buckets(keys_per_100_buckets)
+            .keys_per_1000_slots(keys_per_1000_slots);
+        plan(TableOptions::default().shape(shape))
     };
     for (buckets, slots) in [(100, 500), (100, 1000), (800, 500), (800, 1000)] {
         assert_eq!(shape(buckets, slots), Ok(()));
@@ -534,26 +529,28 @@ fn options_out_of_range() {
         assert_eq!(shape(300, found), wrong);
     }
     for (len, layout) in [(1u64 << 31, LayoutChoice::Auto), (1 << 40, LayoutChoice::Auto)] {
-        let stats = KeyStats { keys: 1, min_key_len: len, max_key_len: len, ..stats };
-        let options = Options { layout, ..Options::default() };
+        let mut stats = stats;
+        (stats.keys, stats.min_key_len, stats.max_key_len) = (1, len, len);
+        let options = TableOptions::default().layout(layout);
         assert_eq!(
             options.plan(&stats).map(|_| ()),
             Err(Error::KeyLength { expected: (1 << 31) - 1, found: len })
         );
     }
     // Any counts whatever lead to a plan or an error.
-    let stats = KeyStats { keys: u64::MAX, key_bytes: u64::MAX, max_value: u64::MAX, ..stats };
+    let mut stats = stats;
+    (stats.keys, stats.key_bytes, stats.max_value) = (u64::MAX, u64::MAX, u64::MAX);
     for (layout, most) in [(Layout::TermOrder, 10), (Layout::Perfect, 16)] {
         let plan = fixed(layout);
-        let plan = Options { value: ValueChoice::Auto, ..plan }.plan(&stats);
+        let plan = plan.value(ValueChoice::Auto).plan(&stats);
         assert_eq!(plan.map(|plan| plan.partition_bits()), Ok(most));
     }
 }
 
 #[test]
 fn entries_that_are_not_as_said() {
-    for layout in Layout::ALL {
-        let options = Options { partition_bits: Some(2), ..fixed(layout) };
+    for layout in Layout::all() {
+        let options = fixed(layout).partition_bits(2);
         let pairs = numbered(200, 8);
         let mut entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
         builder::sort(&mut entries, &mut vec![Entry::default(); 200]).unwrap();
@@ -590,8 +587,8 @@ fn entries_that_are_not_as_said() {
 
 #[test]
 fn buffers_too_small() {
-    for layout in Layout::ALL {
-        let options = Options { partition_bits: Some(1), ..fixed(layout) };
+    for layout in Layout::all() {
+        let options = fixed(layout).partition_bits(1);
         let pairs = numbered(50, 8);
         let entries: Vec<Entry<'_>> = pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
         let whole = build(&options, &pairs).len();
@@ -694,9 +691,9 @@ fn buffers_too_small() {
 
 #[test]
 fn partition_by_partition_is_the_same_table() {
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for bits in [0, 1, 4] {
-            let options = Options { partition_bits: Some(bits), ..fixed(layout) };
+            let options = fixed(layout).partition_bits(bits);
             let pairs = numbered(300, 12);
             let mut entries: Vec<Entry<'_>> =
                 pairs.iter().map(|(k, v)| options.entry(k, v)).collect();
@@ -739,14 +736,14 @@ fn partition_by_partition_is_the_same_table() {
 fn thousands_of_keys_of_one_hash() {
     // A perfect table takes 64 of them.
     for (bits, n) in [(0, 66), (0, 2000), (3, 4000)] {
-        let options = Options { hasher: KeyHasher::truncated(1, bits), ..fixed(Layout::Perfect) };
+        let options = fixed(Layout::Perfect).hasher(KeyHasher::truncated(1, bits));
         let found = n - (1 << bits);
         let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found };
         assert_eq!(build_marked(&options, &numbered(n, 16)), Err(wrong));
     }
     for layout in [Layout::Inline, Layout::TermOrder] {
         for (bits, n) in [(0, 2000), (3, 4000)] {
-            let options = Options { hasher: KeyHasher::truncated(1, bits), ..fixed(layout) };
+            let options = fixed(layout).hasher(KeyHasher::truncated(1, bits));
             let pairs = numbered(n, 16);
             let bytes = build(&options, &pairs);
             let table = Table::open(&bytes).unwrap();
@@ -785,9 +782,9 @@ fn thousands_of_keys_of_one_hash() {
 
 #[test]
 fn a_footer_alone_is_enough() {
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for bits in [0, 2] {
-            let options = Options { partition_bits: Some(bits), ..fixed(layout) };
+            let options = fixed(layout).partition_bits(bits);
             let bytes = build(&options, &numbered(100, 8));
             let (len, whole) = (bytes.len() as u64, Table::open(&bytes).unwrap());
             // The tail says how much more is needed.
@@ -825,7 +822,7 @@ fn a_footer_alone_is_enough() {
     }
 }
 
-fn perfect() -> Options {
+fn perfect() -> TableOptions {
     fixed(Layout::Perfect)
 }
 
@@ -868,7 +865,7 @@ fn perfect_takes_every_length() {
             }
         }
         for packed in [false, true] {
-            let options = Options { packed, ..perfect() };
+            let options = perfect().packed(packed);
             let bytes = build(&options, &pairs);
             let table = Table::open(&bytes).unwrap();
             let model = model_of(&options, &pairs);
@@ -896,7 +893,7 @@ fn perfect_takes_every_length() {
 
 #[test]
 fn layouts_that_are_chosen() {
-    let auto = Options { layout: LayoutChoice::Auto, ..perfect() };
+    let auto = perfect().layout(LayoutChoice::Auto);
     let too_long = |expected, found| Err(Error::KeyLength { expected, found });
     for (len, layout) in [
         (0, Layout::Perfect),
@@ -913,12 +910,12 @@ fn layouts_that_are_chosen() {
         assert_eq!(Table::open(&bytes).unwrap().footer().filter_bits, filter_bits);
     }
     assert_eq!(try_build(&perfect(), &numbered(1, 65_537)), too_long(65_536, 65_537));
-    assert_eq!(layout_of(&build(&Options::default(), &[])), Layout::Perfect);
+    assert_eq!(layout_of(&build(&TableOptions::default(), &[])), Layout::Perfect);
 
     // Keys of several lengths: 28 of the longest must fit a line.
     for width in [0u8, 1, 4, 8, 64] {
         let value = ValueFormat::opaque(width).unwrap();
-        let with = |layout| Options { layout, value: ValueChoice::Fixed(value), ..perfect() };
+        let with = |layout| perfect().layout(layout).value(value);
         let longest = 37_439 - usize::from(width);
         for len in [longest, longest + 1, 50_000] {
             let pairs: Vec<Pair> = [(0, 1), (7, 5), (9, len)]
@@ -946,8 +943,8 @@ fn units_are_the_least_that_hold_a_line_of_the_longest_keys() {
         let value = ValueChoice::Fixed(ValueFormat::opaque(width).unwrap());
         for unit in [1u8, 2, 4, 8, 16] {
             // No slot is empty, so that one line is full.
-            let shape = PerfectShape { keys_per_100_buckets: 200, keys_per_1000_slots: 1000 };
-            let options = Options { value, shape, ..perfect() };
+            let shape = PerfectShape::default().keys_per_100_buckets(200).keys_per_1000_slots(1000);
+            let options = perfect().value(value).shape(shape);
             let longest = 2340 * usize::from(unit) - usize::from(unit > 1) - usize::from(width);
             let keys = |longest: usize| -> Vec<Pair> {
                 let mut rng = Rng(unit.into());
@@ -982,7 +979,7 @@ fn units_are_the_least_that_hold_a_line_of_the_longest_keys() {
             ValueChoice::Auto => 8,
         };
         let pairs: Vec<Pair> = pairs.into_iter().map(|(k, v)| (k, v[..width].to_vec())).collect();
-        let bytes = build(&Options { value, ..perfect() }, &pairs);
+        let bytes = build(&perfect().value(value), &pairs);
         let table = Table::open(&bytes).unwrap();
         check(&table, &pairs.into_iter().collect(), &[b"k".to_vec(), b"keyy".to_vec()]);
         table.footer().unit
@@ -997,9 +994,11 @@ fn the_function_has_the_shape_that_was_asked_for() {
     for (keys_per_100_buckets, keys_per_1000_slots) in
         [(300, 990), (100, 500), (100, 990), (250, 980), (400, 950), (800, 500)]
     {
-        let shape = PerfectShape { keys_per_100_buckets, keys_per_1000_slots };
+        let shape = PerfectShape::default()
+            .keys_per_100_buckets(keys_per_100_buckets)
+            .keys_per_1000_slots(keys_per_1000_slots);
         for bits in [0, 3] {
-            let options = Options { shape, partition_bits: Some(bits), ..perfect() };
+            let options = perfect().shape(shape).partition_bits(bits);
             let bytes = build(&options, &numbered(1500, 8));
             let table = Table::open(&bytes).unwrap();
             for p in 0..1 << bits {
@@ -1030,7 +1029,7 @@ fn the_function_has_the_shape_that_was_asked_for() {
     }
     assert_eq!(
         PerfectShape::default(),
-        PerfectShape { keys_per_100_buckets: 250, keys_per_1000_slots: 995 }
+        PerfectShape::default().keys_per_100_buckets(250).keys_per_1000_slots(995)
     );
 }
 
@@ -1051,7 +1050,7 @@ fn structured_keys() {
     ];
     for (name, pairs) in &sets {
         for (bits, filter_bits) in [(0, None), (4, Some(10))] {
-            let options = Options { partition_bits: Some(bits), filter_bits, ..perfect() };
+            let options = perfect().partition_bits(bits).filter_bits(filter_bits);
             let bytes = build(&options, pairs);
             let table = Table::open(&bytes).unwrap();
             let model = model_of(&options, pairs);
@@ -1077,7 +1076,7 @@ fn partitions_up_to_2_to_the_16() {
             if lens == 9 {
                 pairs.iter_mut().step_by(2).for_each(|pair| pair.0.push(7));
             }
-            let options = Options { partition_bits: Some(bits), ..perfect() };
+            let options = perfect().partition_bits(bits);
             let bytes = build(&options, &pairs);
             let table = Table::open(&bytes).unwrap();
             assert_eq!(table.footer().partitions(), 1 << bits);
@@ -1102,7 +1101,7 @@ fn keys_of_one_hash_up_to_the_limit() {
     for (bits, lens) in [(0, [16, 16]), (0, [16, 17]), (2, [16, 16]), (2, [8, 16])] {
         // 4 hashes, two of them in one partition of 4, and none in another.
         let hasher = KeyHasher::truncated(3, 2);
-        let options = Options { hasher, partition_bits: Some(bits), ..perfect() };
+        let options = perfect().hasher(hasher).partition_bits(bits);
         let mut pairs: Vec<Pair> = Vec::new();
         let mut one_more = None;
         for (key, value) in numbered(2000, 17) {
@@ -1138,7 +1137,7 @@ fn keys_that_meet_take_another_seed() {
                     (key.to_vec(), i.to_le_bytes().to_vec())
                 })
                 .collect();
-            let options = Options { partition_bits: Some(bits), ..perfect() };
+            let options = perfect().partition_bits(bits);
             let bytes = build(&options, &pairs);
             let table = Table::open(&bytes).unwrap();
             // Keys of the same bucket that are absent.
@@ -1152,8 +1151,8 @@ fn keys_that_meet_take_another_seed() {
 
 #[test]
 fn what_cannot_be_placed_is_an_error() {
-    let shape = PerfectShape { keys_per_100_buckets: 800, keys_per_1000_slots: 1000 };
-    let options = Options { shape, ..perfect() };
+    let shape = PerfectShape::default().keys_per_100_buckets(800).keys_per_1000_slots(1000);
+    let options = perfect().shape(shape);
     let unsolvable = Error::Unsolvable { keys: 500, seeds: 32 };
     for pairs in [numbered(500, 8), numbered(500, 40)] {
         assert_eq!(try_build(&options, &pairs), Err(unsolvable));
@@ -1175,8 +1174,8 @@ fn every_small_partition_is_solved() {
 
 #[test]
 fn scratch_is_enough_for_any_number_of_keys() {
-    for layout in Layout::ALL {
-        let options = Options { partition_bits: Some(0), ..fixed(layout) };
+    for layout in Layout::all() {
+        let options = fixed(layout).partition_bits(0);
         let plan = options.plan(&stats(&numbered(3, 8))).unwrap();
         for n in 0..=600 {
             let (needed, said) = (plan.scratch_len(n), builder::scratch_len(n));
@@ -1207,8 +1206,8 @@ fn scratch_is_enough_for_any_number_of_keys() {
 fn perfect_keys_that_do_not_fit_the_plan() {
     let length = |expected, found| Err(Error::KeyLength { expected, found });
     let plan_of =
-        |options: Options, pairs: &[Pair]| (options, options.plan(&stats(pairs)).unwrap());
-    let len_of = |(options, plan): &(Options, builder::Plan), len: usize, value: &[u8]| {
+        |options: TableOptions, pairs: &[Pair]| (options, options.plan(&stats(pairs)).unwrap());
+    let len_of = |(options, plan): &(TableOptions, builder::Plan), len: usize, value: &[u8]| {
         let key = vec![0; len];
         plan.partition_len(0, &[options.entry(&key, value)]).map(|_| ())
     };
@@ -1222,7 +1221,7 @@ fn perfect_keys_that_do_not_fit_the_plan() {
     assert_eq!(len_of(&plan, 2336, &[0; 4]), Ok(()));
     assert_eq!(len_of(&plan, 2337, &[0; 4]), length(2336, 2337));
     // A set whose records would be told from empty slots, but for the empty key.
-    let set = Options { value: ValueChoice::Fixed(ValueFormat::opaque(0).unwrap()), ..perfect() };
+    let set = perfect().value(ValueFormat::opaque(0).unwrap());
     let plan = plan_of(set, &[(vec![1], vec![]), (vec![2; 2], vec![])]);
     assert_eq!(len_of(&plan, 1, &[]), Ok(()));
     assert!(len_of(&plan, 0, &[]).is_err(), "a record of no bytes, that no lookup would find");
@@ -1231,13 +1230,13 @@ fn perfect_keys_that_do_not_fit_the_plan() {
 /// A writer may have counted keys that it drops.
 #[test]
 fn counts_may_be_too_high() {
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for lens in [[16, 16], [1, 5000]] {
             if layout == Layout::Inline && lens[0] != lens[1] {
                 continue;
             }
             let counted = lens.map(|len| (vec![7; len], vec![1; 4]));
-            let options = Options { partition_bits: Some(1), ..fixed(layout) };
+            let options = fixed(layout).partition_bits(1);
             let plan = options.plan(&stats(&counted)).unwrap();
             let mut directory = vec![0; plan.directory_len()];
             let mut assembler = Assembler::new(&plan, &mut directory).unwrap();
@@ -1271,13 +1270,11 @@ fn the_empty_key_is_not_found_in_empty_slots() {
                     if with_it {
                         model.insert(Vec::new(), vec![0; width]);
                     }
-                    let options = Options {
-                        layout: LayoutChoice::Fixed(Layout::Perfect),
-                        value: ValueChoice::Fixed(ValueFormat::opaque(width as u8).unwrap()),
-                        hasher: KeyHasher::new(seed),
-                        shape: PerfectShape { keys_per_1000_slots: 600, ..PerfectShape::default() },
-                        ..Options::default()
-                    };
+                    let options = TableOptions::default()
+                        .layout(Layout::Perfect)
+                        .value(ValueFormat::opaque(width as u8).unwrap())
+                        .hasher(KeyHasher::new(seed))
+                        .shape(PerfectShape::default().keys_per_1000_slots(600));
                     let table = build(&options, &pairs(&model));
                     check(&Table::open(&table).unwrap(), &model, &[]);
                 }

@@ -73,7 +73,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// The names of all kernels that this crate has, on whatever machine.
-    pub const NAMES: [&'static str; 5] = ["scalar", "sse2", "avx2", "avx512", "neon"];
+    pub const NAMES: &'static [&'static str] = &["scalar", "sse2", "avx2", "avx512", "neon"];
 
     /// The kernel that this machine should use. With the feature `scalar`, the scalar one.
     ///

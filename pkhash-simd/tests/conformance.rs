@@ -12,7 +12,7 @@ use common::core::raw::{self, put};
 use common::core::recipes::{self, RECIPES};
 use common::core::{Pair, Rng, build};
 use common::{answers, with};
-use pkhash_core::builder::{LayoutChoice, Options, ValueChoice};
+use pkhash_core::builder::TableOptions;
 use pkhash_core::hash::{EMPTY, control, home};
 use pkhash_core::segment_map::{Ask, LINE_TAGS, MAP_LINE, MapEntry, MapLine, MapPlan, SegmentMap};
 use pkhash_core::{
@@ -82,13 +82,11 @@ fn check_group(kernel: Kernel, group: &[u8; GROUP_MAX], at: usize, control: u8) 
 }
 
 /// Options of a table in this layout, with values of 2 bytes.
-fn fixed(layout: Layout, partition_bits: u8) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(ValueFormat::opaque(2).expect("a width that values have")),
-        partition_bits: Some(partition_bits),
-        ..Options::default()
-    }
+fn fixed(layout: Layout, partition_bits: u8) -> TableOptions {
+    TableOptions::default()
+        .layout(layout)
+        .value(ValueFormat::opaque(2).expect("a width that values have"))
+        .partition_bits(partition_bits)
 }
 
 /// Keys to ask a golden table for: its own, and as many others.
@@ -130,7 +128,7 @@ fn larger() -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
                     (rng.bytes(len), i.to_le_bytes().to_vec())
                 })
                 .collect();
-            let options = Options { filter_bits: Some(filter_bits), packed, ..fixed(layout, 2) };
+            let options = fixed(layout, 2).filter_bits(filter_bits).packed(packed);
             tables.push((build(&options, &pairs), keys_of(&pairs)));
         }
     }
@@ -705,7 +703,7 @@ fn names_and_constructors_agree() {
         [Some(Kernel::scalar()), Kernel::sse2(), Kernel::avx2(), Kernel::avx512(), Kernel::neon()]
             .map(|kernel| kernel.map(Kernel::name))
             .into();
-    for (name, constructed) in Kernel::NAMES.into_iter().zip(&named) {
+    for (name, constructed) in Kernel::NAMES.iter().copied().zip(&named) {
         let by_name = Kernel::by_name(name).map(Kernel::name);
         assert!(by_name.is_none_or(|found| found == name));
         assert_eq!(by_name, *constructed);

@@ -44,6 +44,23 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
+/// A setter for each field of a struct of options, which has the docs.
+#[cfg(feature = "sets")]
+macro_rules! setters {
+    ($struct:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        impl $struct {
+            $(
+                #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
 #[cfg(feature = "write")]
 mod budget;
 #[cfg(feature = "write")]
@@ -108,7 +125,7 @@ pub use writer::{DEFAULT_MEMORY, MIN_MEMORY, TableWriter, WriterOptions};
 #[cfg(feature = "ordered")]
 pub use fst::{Automaton, automaton};
 pub use pkhash_core;
-pub use pkhash_core::builder::{LayoutChoice, Options, ValueChoice};
+pub use pkhash_core::builder::{LayoutChoice, TableOptions, ValueChoice};
 pub use pkhash_core::{
     FixedKeys, Footer, HashedKeys, KeyHasher, Keys, Layout, Table, Value, ValueFormat, ValueKind,
 };

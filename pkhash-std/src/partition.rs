@@ -19,6 +19,7 @@ use crate::versioned::{check_width, version_of};
 
 /// What to do with a key that occurs more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDuplicate {
     /// [`Error::DuplicateKey`], which names the key and both values.
     #[default]
@@ -35,6 +36,7 @@ pub enum OnDuplicate {
 
 /// What a build or a merge has made.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Built {
     /// The facts of the new table.
     pub footer: Footer,

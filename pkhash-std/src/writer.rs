@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pkhash_core::ValueKind;
-use pkhash_core::builder::{KeyStats, Options, ValueChoice};
+use pkhash_core::builder::{KeyStats, TableOptions, ValueChoice};
 use pkhash_simd::Kernel;
 
 use crate::budget::{partition_keys, window};
@@ -23,9 +23,10 @@ pub const DEFAULT_MEMORY: usize = 1 << 30;
 
 /// How a table is written.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WriterOptions {
     /// Layout, values, filter, seed and partitions.
-    pub table: Options,
+    pub table: TableOptions,
     /// Bytes that collected keys and partitions under construction may take together; what the
     /// process needs besides is a few MB. At least [`MIN_MEMORY`]. The partition that is being built
     /// must fit: with more than 2^17 × 1,024 keys or 8 GiB of keys, partitions grow.
@@ -49,7 +50,7 @@ pub struct WriterOptions {
 impl Default for WriterOptions {
     fn default() -> Self {
         Self {
-            table: Options::default(),
+            table: TableOptions::default(),
             memory: DEFAULT_MEMORY,
             threads: 0,
             kernel: None,
@@ -59,6 +60,16 @@ impl Default for WriterOptions {
         }
     }
 }
+
+setters!(WriterOptions {
+    table: TableOptions,
+    memory: usize,
+    threads: usize,
+    kernel: impl Into<Option<Kernel>>,
+    temp_dir: impl Into<Option<PathBuf>>,
+    on_duplicate: OnDuplicate,
+    progress: Progress,
+});
 
 /// Collects keys and builds a table of them.
 ///

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    DocMap, Error, Hit, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
+    Error, Hit, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
     WriterOptions, merge_to,
 };
 use pkhash_testing::{Model, build_bytes, check, int, slices};
@@ -149,8 +149,7 @@ fn sets_and_merges_of_bytes() {
     let (a, b) = (model(300), model(200));
     let b: Model = b.into_iter().map(|(key, value)| ([b"b-", &*key].concat(), value)).collect();
     let tables = [bytes_of(&a), bytes_of(&b)].map(|bytes| TableFile::from_bytes(bytes).unwrap());
-    let inputs: Vec<_> =
-        tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
+    let inputs: Vec<_> = tables.iter().map(MergeInput::new).collect();
     let mut merged = Vec::new();
     merge_to(&inputs, &mut merged, &MergeOptions::default()).unwrap();
     let all: Model = a.iter().chain(&b).map(|(k, v)| (k.clone(), v.clone())).collect();

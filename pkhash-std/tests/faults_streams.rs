@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use pkhash_std::{
-    Built, DELETED, DocMap, Error, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions,
-    Options, Result, TableFile, TableWriter, WriterOptions, build_slice_to, merge_to,
+    Built, DELETED, DocMap, Error, Layout, MIN_MEMORY, MergeInput, MergeOptions, Result, TableFile,
+    TableOptions, TableWriter, WriterOptions, build_slice_to, merge_to,
 };
 use pkhash_testing::{Folder, Rng, build_bytes, int, of_slice};
 
@@ -92,12 +92,8 @@ fn keys(seed: u64, n: usize, len: usize) -> Vec<Vec<u8>> {
 }
 
 fn with(layout: Layout, threads: usize) -> WriterOptions {
-    let table = Options {
-        layout: LayoutChoice::Fixed(layout),
-        partition_bits: Some(3),
-        ..Options::default()
-    };
-    WriterOptions { table, threads, ..WriterOptions::default() }
+    let table = TableOptions::default().layout(layout).partition_bits(3);
+    WriterOptions::default().table(table).threads(threads)
 }
 
 /// No call goes wrong without the caller's notice, none is made after one that failed, and what can be made
@@ -162,11 +158,8 @@ fn writers_that_have_spilled() {
     let keys = keys(2, 300, 30_000);
     let make: Make<'_> = Box::new(|out| {
         let temp_dir = Some(folder.root().to_owned());
-        let mut writer = TableWriter::new(WriterOptions {
-            memory: MIN_MEMORY,
-            temp_dir,
-            ..with(Layout::Perfect, 2)
-        })?;
+        let mut writer =
+            TableWriter::new(with(Layout::Perfect, 2).memory(MIN_MEMORY).temp_dir(temp_dir))?;
         for (i, key) in keys.iter().enumerate() {
             writer.add(key, i as u64)?;
         }
@@ -205,14 +198,10 @@ fn merges() {
         .collect();
     // Every tenth doc of the second one is deleted.
     let map = (0..600).map(|doc| if doc % 10 == 0 { DELETED } else { 600 + doc }).collect();
-    let inputs = [
-        MergeInput { table: &tables[0], docs: DocMap::Keep },
-        MergeInput { table: &tables[1], docs: DocMap::Map(map) },
-    ];
+    let inputs = [MergeInput::new(&tables[0]), MergeInput::new(&tables[1]).docs(DocMap::Map(map))];
     // More partitions than the inputs have, so many, and fewer.
     for (bits, threads) in [(4, 1), (3, 3), (1, 2)] {
-        let options =
-            MergeOptions { partition_bits: Some(bits), threads, ..MergeOptions::default() };
+        let options = MergeOptions::default().partition_bits(bits).threads(threads);
         let make: Make<'_> = Box::new(|out| merge_to(&inputs, out, &options));
         check(&format!("merge, {bits} bits, {threads} threads"), &make);
     }

@@ -6,7 +6,7 @@ mod of_core;
 
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    Error, Layout, LayoutChoice, MAX_SEGMENTS, Options, TableWriter, ValueChoice, ValueFormat,
+    Error, Layout, LayoutChoice, MAX_SEGMENTS, TableOptions, TableWriter, ValueChoice, ValueFormat,
     WriterOptions,
 };
 use pkhash_testing::{Folder, build_bytes, check_bytes, int};
@@ -29,8 +29,8 @@ fn the_specification_states_the_limit_of_a_set() {
 
 /// Collects keys of these lengths and builds a table of them.
 fn write(layout: LayoutChoice, lens: &[usize]) -> Result<Layout, Error> {
-    let table = Options { layout, ..Options::default() };
-    let options = || WriterOptions { table, ..WriterOptions::default() };
+    let table = TableOptions::default().layout(layout);
+    let options = || WriterOptions::default().table(table);
     let model: pkhash_testing::Model =
         lens.iter().enumerate().map(|(i, len)| (vec![i as u8; *len], int(i as u64))).collect();
     let (built, bytes) = build_bytes(options(), pkhash_testing::slices(&model))?;
@@ -72,9 +72,8 @@ fn the_longest_keys_through_the_writer() {
 fn the_widest_values_through_the_writer() {
     for (format, past) in [(ValueFormat::opaque(64), 65), (ValueFormat::integer(8), 9)] {
         let value = ValueChoice::Fixed(format.unwrap());
-        let table = Options { value, ..Options::default() };
-        let mut writer =
-            TableWriter::new(WriterOptions { table, ..WriterOptions::default() }).unwrap();
+        let table = TableOptions::default().value(value);
+        let mut writer = TableWriter::new(WriterOptions::default().table(table)).unwrap();
         writer.add_bytes(b"widest", &vec![0xff; past - 1]).unwrap();
         let error = writer.add_bytes(b"wider", &vec![0xff; past]).unwrap_err();
         assert!(
@@ -394,6 +393,6 @@ mod past_4_gib {
             let used = file.metadata().unwrap().blocks() * 512;
             assert!(used < 16 << 20, "{name}: {used} bytes of disk");
         }
-        assert_eq!(seen.len(), Layout::ALL.len() * Kernel::available().count());
+        assert_eq!(seen.len(), Layout::all().count() * Kernel::available().count());
     }
 }

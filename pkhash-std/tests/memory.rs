@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use peak_alloc::PeakAlloc;
 use pkhash_std::{
-    DocMap, KeyHasher, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions, Options,
-    TableFile, TableWriter, WriterOptions, build_slice_to, merge_to,
+    KeyHasher, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions, TableFile, TableOptions,
+    TableWriter, WriterOptions, build_slice_to, merge_to,
 };
 
 #[global_allocator]
@@ -38,9 +38,9 @@ fn peak(work: impl FnOnce()) -> usize {
 }
 
 /// Many partitions, all of which are soon waiting to be written if nothing bounds them.
-fn options(layout: Layout) -> Options {
+fn options(layout: Layout) -> TableOptions {
     let layout = LayoutChoice::Fixed(layout);
-    Options { layout, partition_bits: Some(7), ..Options::default() }
+    TableOptions::default().layout(layout).partition_bits(7)
 }
 
 fn within(what: &str, budget: usize, peak: usize) {
@@ -73,7 +73,7 @@ fn a_writer_keeps_to_its_budget() {
     let keys = keys();
     for (memory, layout) in BUDGETS.into_iter().zip(LAYOUTS) {
         let table = options(layout);
-        let options = WriterOptions { table, memory, threads: THREADS, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(table).memory(memory).threads(THREADS);
         let peak = peak(|| {
             let mut writer = TableWriter::new(options).unwrap();
             for (i, key) in keys.iter().enumerate() {
@@ -93,7 +93,7 @@ fn a_slice_keeps_to_its_budget() {
     let keys = keys();
     for (memory, layout) in BUDGETS.into_iter().zip(LAYOUTS) {
         let table = options(layout);
-        let options = WriterOptions { table, memory, threads: THREADS, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(table).memory(memory).threads(THREADS);
         let peak = peak(|| {
             let value = |i: usize| (i as u32).to_le_bytes();
             build_slice_to(&keys, value, &mut Sink(0), &options).unwrap();
@@ -113,8 +113,8 @@ fn a_merge_keeps_to_its_budget() {
         .map(|(keys, seed)| {
             let hasher = KeyHasher::new(seed);
             // One partition each: the merge has to look ahead in them.
-            let table = Options { hasher, ..Options::default() };
-            let options = WriterOptions { table, ..WriterOptions::default() };
+            let table = TableOptions::default().hasher(hasher);
+            let options = WriterOptions::default().table(table);
             let mut bytes = Vec::new();
             build_slice_to(keys, |i| (i as u32).to_le_bytes(), &mut bytes, &options).unwrap();
             TableFile::from_bytes(bytes).unwrap()
@@ -128,15 +128,13 @@ fn a_merge_keeps_to_its_budget() {
         let inputs: Vec<_> = inputs
             .iter()
             .filter(|table| rehash || table.footer().hasher.seed() == 1)
-            .map(|table| MergeInput { table, docs: DocMap::Keep })
+            .map(MergeInput::new)
             .collect();
-        let options = MergeOptions {
-            layout: LayoutChoice::Fixed(layout),
-            partition_bits: Some(7),
-            memory,
-            threads: THREADS,
-            ..MergeOptions::default()
-        };
+        let options = MergeOptions::default()
+            .layout(layout)
+            .partition_bits(7)
+            .memory(memory)
+            .threads(THREADS);
         let peak = peak(|| {
             let built = merge_to(&inputs, &mut Sink(0), &options).unwrap();
             assert_eq!(built.footer.keys, inputs.len() as u64 * KEYS / 8);

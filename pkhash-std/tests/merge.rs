@@ -12,7 +12,7 @@ use pkhash_core::Error as CoreError;
 use pkhash_core::builder::PerfectShape;
 use pkhash_std::{
     Built, DELETED, DocMap, Error, KeyHasher, Layout, LayoutChoice, MergeInput, MergeOptions,
-    OnDuplicate, Options, Result, TableFile, ValueChoice, ValueFormat, WriterOptions, merge,
+    OnDuplicate, Result, TableFile, TableOptions, ValueChoice, ValueFormat, WriterOptions, merge,
     merge_to,
 };
 use pkhash_testing::{
@@ -40,15 +40,15 @@ fn integer(width: u8) -> ValueChoice {
     ValueChoice::Fixed(ValueFormat::integer(width).unwrap())
 }
 
-fn table(options: Options, model: &Model) -> TableFile {
+fn table(options: TableOptions, model: &Model) -> TableFile {
     let folder = Folder::new();
-    let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
+    let options = WriterOptions::default().table(options).threads(1);
     let (_, bytes) = build_bytes(options, slices(model)).unwrap();
     TableFile::open(folder.write("input.pkh", bytes)).unwrap()
 }
 
 fn keep(tables: &[TableFile]) -> Vec<MergeInput<'_>> {
-    tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect()
+    tables.iter().map(MergeInput::new).collect()
 }
 
 fn merged(inputs: &[MergeInput<'_>], options: &MergeOptions) -> Result<(Built, Vec<u8>)> {
@@ -89,7 +89,7 @@ fn map_value(docs: &DocMap, value: &[u8]) -> Option<Vec<u8>> {
 #[derive(Clone, Debug)]
 struct Input {
     model: Model,
-    options: Options,
+    options: TableOptions,
     docs: DocMap,
 }
 
@@ -144,7 +144,7 @@ impl Case {
             _ => Some(rng.below(6) as u8),
         };
         let shape = |rng: &mut Rng| match rng.below(3) {
-            0 => PerfectShape { keys_per_100_buckets: 200, keys_per_1000_slots: 800 },
+            0 => PerfectShape::default().keys_per_100_buckets(200).keys_per_1000_slots(800),
             _ => PerfectShape::default(),
         };
         let inputs = models
@@ -171,20 +171,19 @@ impl Case {
                     None => integer(4 + rng.below(5) as u8),
                 };
                 let layout = layout(&mut rng);
-                let mut options = Options {
-                    layout,
-                    value,
-                    filter_bits: filter_bits(&mut rng),
+                let mut options = TableOptions::default()
+                    .layout(layout)
+                    .value(value)
+                    .filter_bits(filter_bits(&mut rng))
                     // The keys of some inputs have to be hashed anew.
-                    hasher: match rng.below(4) {
+                    .hasher(match rng.below(4) {
                         0 if i > 0 => KeyHasher::new(rng.next() % 3 + 1),
                         1 if i > 0 => KeyHasher::truncated(seed, 3),
                         _ => hasher,
-                    },
-                    partition_bits: partition_bits(&mut rng, layout, i == many),
-                    packed: rng.below(2) == 0,
-                    shape: shape(&mut rng),
-                };
+                    })
+                    .partition_bits(partition_bits(&mut rng, layout, i == many))
+                    .packed(rng.below(2) == 0)
+                    .shape(shape(&mut rng));
                 if too_many(&options, model.keys()) {
                     options.layout = LayoutChoice::Fixed(Layout::TermOrder);
                     options.partition_bits = Some(2);
@@ -193,20 +192,18 @@ impl Case {
             })
             .collect();
         let layout = layout(&mut rng);
-        let output = MergeOptions {
-            layout,
-            value: match (width, rng.below(3)) {
+        let output = MergeOptions::default()
+            .layout(layout)
+            .value(match (width, rng.below(3)) {
                 (None, 0) => integer(8),
                 _ => ValueChoice::Auto,
-            },
-            filter_bits: filter_bits(&mut rng),
-            partition_bits: partition_bits(&mut rng, layout, many >= 28),
-            packed: rng.below(2) == 0,
-            shape: shape(&mut rng),
-            hasher: (rng.below(4) == 0).then(|| KeyHasher::new(rng.next())),
-            threads: 1,
-            ..MergeOptions::default()
-        };
+            })
+            .filter_bits(filter_bits(&mut rng))
+            .partition_bits(partition_bits(&mut rng, layout, many >= 28))
+            .packed(rng.below(2) == 0)
+            .shape(shape(&mut rng))
+            .hasher((rng.below(4) == 0).then(|| KeyHasher::new(rng.next())))
+            .threads(1);
         Self { inputs, output }
     }
 
@@ -229,11 +226,11 @@ impl Case {
 
     fn merge_inputs<'t>(&self, tables: &'t [TableFile]) -> Vec<MergeInput<'t>> {
         let docs = self.inputs.iter().map(|input| input.docs.clone());
-        tables.iter().zip(docs).map(|(table, docs)| MergeInput { table, docs }).collect()
+        tables.iter().zip(docs).map(|(table, docs)| MergeInput::new(table).docs(docs)).collect()
     }
 
     /// Options with which the merged table would be built afresh.
-    fn afresh(&self, tables: &[TableFile]) -> Options {
+    fn afresh(&self, tables: &[TableFile]) -> TableOptions {
         let first = &self.inputs[0].options;
         let value = match (self.output.value, first.value) {
             (ValueChoice::Auto, ValueChoice::Fixed(value))
@@ -243,21 +240,20 @@ impl Case {
             }
             (value, _) => value,
         };
-        Options {
-            layout: self.output.layout,
-            value,
-            filter_bits: self.output.filter_bits.or(Some(tables[0].footer().filter_bits)),
-            hasher: self.output.hasher.unwrap_or(first.hasher),
-            partition_bits: self.output.partition_bits,
-            packed: self.output.packed,
-            shape: self.output.shape,
-        }
+        TableOptions::default()
+            .layout(self.output.layout)
+            .value(value)
+            .filter_bits(self.output.filter_bits.or(Some(tables[0].footer().filter_bits)))
+            .hasher(self.output.hasher.unwrap_or(first.hasher))
+            .partition_bits(self.output.partition_bits)
+            .packed(self.output.packed)
+            .shape(self.output.shape)
     }
 }
 
 /// Whether a perfect table was asked for that cannot hold so many keys of one hash. (The keys of this
 /// file's cases are short: `Auto` is perfect.)
-fn too_many<'k>(options: &Options, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> bool {
+fn too_many<'k>(options: &TableOptions, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> bool {
     matches!(options.layout, LayoutChoice::Auto | LayoutChoice::Fixed(Layout::Perfect))
         && exceptions(options, keys.into_iter().map(Vec::as_slice)).1 > MAX_EXCEPTIONS
 }
@@ -303,9 +299,9 @@ proptest! {
         }
         let (built, bytes) = merged(&inputs, &case.output).unwrap();
         let (_, more_threads) =
-            merged(&inputs, &MergeOptions { threads: 4, ..case.output.clone() }).unwrap();
+            merged(&inputs, &case.output.clone().threads(4)).unwrap();
         assert!(bytes == more_threads, "the threads changed the bytes");
-        let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(options).threads(1);
         let (written, afresh) = build_bytes(options, of_slice(&left)).unwrap();
         assert!(bytes == afresh, "merged is not as built afresh: {:?}", built.footer);
         assert_eq!(
@@ -325,15 +321,15 @@ proptest! {
         let last: Model = left.iter().cloned().collect();
         let first: Model = left.iter().rev().cloned().collect();
         if too_many(&case.afresh(&tables), last.keys()) {
-            let options = MergeOptions { on_duplicate: OnDuplicate::First, ..case.output.clone() };
+            let options = case.output.clone().on_duplicate(OnDuplicate::First);
             too_many_of_one_hash(&merged(&inputs, &options).unwrap_err());
             return Ok(());
         }
         for (on_duplicate, model) in [(OnDuplicate::First, &first), (OnDuplicate::Last, &last)] {
-            let options = MergeOptions { on_duplicate, ..case.output.clone() };
+            let options = case.output.clone().on_duplicate(on_duplicate);
             let (built, bytes) = merged(&inputs, &options).unwrap();
             assert_eq!(built.duplicates, (left.len() - model.len()) as u64);
-            let (_, same) = merged(&inputs, &MergeOptions { threads: 4, ..options }).unwrap();
+            let (_, same) = merged(&inputs, &options.threads(4)).unwrap();
             assert!(bytes == same, "the threads changed the bytes");
             check_bytes(&bytes, model, &[]);
         }
@@ -363,12 +359,12 @@ fn nothing_and_next_to_nothing() {
 
     for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let (a, b) = (numbered("a", 0..a), numbered("b", 0..b));
-        let tables = [table(Options::default(), &a), table(Options::default(), &b)];
+        let tables = [table(TableOptions::default(), &a), table(TableOptions::default(), &b)];
         for docs in
             [DocMap::Keep, DocMap::Offset(7), DocMap::Map(vec![3]), DocMap::Map(vec![DELETED])]
         {
             let inputs: Vec<_> =
-                tables.iter().map(|table| MergeInput { table, docs: docs.clone() }).collect();
+                tables.iter().map(|table| MergeInput::new(table).docs(docs.clone())).collect();
             let (_, bytes) = merged(&inputs, &MergeOptions::default()).unwrap();
             let model: Model = a
                 .iter()
@@ -416,7 +412,13 @@ fn from_every_layout_to_every_layout() {
             .zip(&models)
             .map(|((layout, bits, packed), model)| {
                 let partition_bits = Some(bits);
-                table(Options { layout, partition_bits, packed, ..Options::default() }, model)
+                table(
+                    TableOptions::default()
+                        .layout(layout)
+                        .partition_bits(partition_bits)
+                        .packed(packed),
+                    model,
+                )
             })
             .collect();
         let all: Model = models.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -442,14 +444,19 @@ fn from_every_layout_to_every_layout() {
         for (layout, partition_bits) in outputs {
             for (docs, model) in [(DocMap::Keep, &all), (DocMap::Map(map.clone()), &left)] {
                 let inputs: Vec<_> =
-                    tables.iter().map(|table| MergeInput { table, docs: docs.clone() }).collect();
+                    tables.iter().map(|table| MergeInput::new(table).docs(docs.clone())).collect();
                 // By default the filter of the first table.
-                let options =
-                    MergeOptions { layout, partition_bits, threads: 2, ..MergeOptions::default() };
+                let options = MergeOptions::default()
+                    .layout(layout)
+                    .partition_bits(partition_bits)
+                    .threads(2);
                 let (_, bytes) = merged(&inputs, &options).unwrap();
                 let filter_bits = Some(10);
-                let options = Options { layout, partition_bits, filter_bits, ..Options::default() };
-                let options = WriterOptions { table: options, ..WriterOptions::default() };
+                let options = TableOptions::default()
+                    .layout(layout)
+                    .partition_bits(partition_bits)
+                    .filter_bits(filter_bits);
+                let options = WriterOptions::default().table(options);
                 let (built, afresh) = build_bytes(options, slices(model)).unwrap();
                 assert!(bytes == afresh, "{:?}", built.footer);
                 if docs == DocMap::Keep {
@@ -484,7 +491,7 @@ fn duplicates_across_layouts() {
         .into_iter()
         .zip(&models)
         .map(|((layout, bits), model)| {
-            table(Options { layout, partition_bits: Some(bits), ..Options::default() }, model)
+            table(TableOptions::default().layout(layout).partition_bits(bits), model)
         })
         .collect();
     let pairs = || models.iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
@@ -496,27 +503,23 @@ fn duplicates_across_layouts() {
             let (layout, value) = (LayoutChoice::Fixed(layout), integer(4));
             for (on_duplicate, model) in [(OnDuplicate::First, &first), (OnDuplicate::Last, &last)]
             {
-                let options = MergeOptions {
-                    layout,
-                    value,
-                    partition_bits,
-                    on_duplicate,
-                    filter_bits: Some(0),
-                    ..MergeOptions::default()
-                };
+                let options = MergeOptions::default()
+                    .layout(layout)
+                    .value(value)
+                    .partition_bits(partition_bits)
+                    .on_duplicate(on_duplicate)
+                    .filter_bits(0);
                 let (built, bytes) = merged(&keep(&tables), &options).unwrap();
                 assert_eq!(built.duplicates, given - model.len() as u64);
-                let options = Options {
-                    layout,
-                    value,
-                    partition_bits,
-                    filter_bits: Some(0),
-                    ..Options::default()
-                };
-                let options = WriterOptions { table: options, ..WriterOptions::default() };
+                let options = TableOptions::default()
+                    .layout(layout)
+                    .value(value)
+                    .partition_bits(partition_bits)
+                    .filter_bits(0);
+                let options = WriterOptions::default().table(options);
                 assert!(bytes == build_bytes(options, slices(model)).unwrap().1);
             }
-            let options = MergeOptions { layout, partition_bits, ..MergeOptions::default() };
+            let options = MergeOptions::default().layout(layout).partition_bits(partition_bits);
             let error = merged(&keep(&tables), &options).unwrap_err();
             assert!(matches!(error, Error::DuplicateKey { .. }), "{error}");
         }
@@ -535,7 +538,7 @@ fn lengths_that_come_together_or_part() {
         (built.footer.layout, built.footer.unit, built.footer.records_per_line, bytes)
     };
     let (a, b, c) = (of(19, 0..40), of(8, 40..60), of(40_000, 60..63));
-    let tables = [&a, &b, &c].map(|model| table(Options::default(), model));
+    let tables = [&a, &b, &c].map(|model| table(TableOptions::default(), model));
     for table in &tables {
         assert_eq!((table.footer().layout, table.footer().unit), (Layout::Perfect, 0));
     }
@@ -544,9 +547,9 @@ fn lengths_that_come_together_or_part() {
     assert_eq!((layout, unit, per_line), (Layout::Perfect, 1, 0));
     check_bytes(&bytes, &both, &[]);
     // One length is left of a table of two.
-    let mixed = table(Options::default(), &both);
+    let mixed = table(TableOptions::default(), &both);
     let map = (0..60).map(|doc| if doc < 40 { doc } else { DELETED }).collect();
-    let input = MergeInput { table: &mixed, docs: DocMap::Map(map) };
+    let input = MergeInput::new(&mixed).docs(DocMap::Map(map));
     let (layout, unit, per_line, bytes) = facts(&[input]);
     assert_eq!((layout, unit, per_line), (Layout::Perfect, 0, 3));
     assert!(bytes == build_bytes(WriterOptions::default(), slices(&a)).unwrap().1);
@@ -555,8 +558,7 @@ fn lengths_that_come_together_or_part() {
     let (layout, _, _, bytes) = facts(&keep(&tables));
     assert_eq!(layout, Layout::TermOrder);
     check_bytes(&bytes, &all, &[]);
-    let options =
-        MergeOptions { layout: LayoutChoice::Fixed(Layout::Perfect), ..MergeOptions::default() };
+    let options = MergeOptions::default().layout(Layout::Perfect);
     let error = merged(&keep(&tables), &options).unwrap_err();
     assert!(
         matches!(error, Error::Table { source: CoreError::KeyLength { found: 40_000, .. }, .. }),
@@ -570,14 +572,14 @@ fn exceptions_that_come_together() {
     let hasher = KeyHasher::truncated(5, 0);
     let models = [numbered("a", 0..33), numbered("b", 0..33)];
     for bits in [0, 2] {
-        let options = Options { hasher, partition_bits: Some(bits), ..Options::default() };
+        let options = TableOptions::default().hasher(hasher).partition_bits(bits);
         let tables = models.each_ref().map(|model| table(options, model));
         let input = |table, from: u32| {
             let map = (0..33).map(|doc| if doc < from { DELETED } else { doc }).collect();
-            MergeInput { table, docs: DocMap::Map(map) }
+            MergeInput::new(table).docs(DocMap::Map(map))
         };
         for partition_bits in [Some(0), Some(3)] {
-            let options = MergeOptions { partition_bits, ..MergeOptions::default() };
+            let options = MergeOptions::default().partition_bits(partition_bits);
             // 33 and 32 keys: 64 beyond the first.
             let (built, bytes) =
                 merged(&[input(&tables[0], 0), input(&tables[1], 1)], &options).unwrap();
@@ -590,7 +592,7 @@ fn exceptions_that_come_together() {
             check_bytes(&bytes, &model, &[b"b-0".to_vec()]);
             too_many_of_one_hash(&merged(&keep(&tables), &options).unwrap_err());
             let layout = LayoutChoice::Fixed(Layout::TermOrder);
-            let (built, _) = merged(&keep(&tables), &MergeOptions { layout, ..options }).unwrap();
+            let (built, _) = merged(&keep(&tables), &options.layout(layout)).unwrap();
             assert_eq!((built.footer.keys, built.exceptions), (66, 0));
         }
     }
@@ -602,7 +604,7 @@ fn keys_that_meet_when_they_come_together() {
     let number = |keys: Vec<Vec<u8>>| -> Model { keys.into_iter().zip((0..).map(int)).collect() };
     let models =
         [number(meet_with_seed_0(80).collect()), number(meet_with_other_seeds(80).collect())];
-    let tables = models.each_ref().map(|model| table(Options::default(), model));
+    let tables = models.each_ref().map(|model| table(TableOptions::default(), model));
     assert!(tables[0].table().partition(0).unwrap().seed > 0);
     assert_eq!(tables[1].table().partition(0).unwrap().seed, 0);
     let folder = Folder::new();
@@ -615,10 +617,9 @@ fn keys_that_meet_when_they_come_together() {
     assert!(folder.names().is_empty());
     let all: Model = models.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
     let layout = LayoutChoice::Fixed(Layout::TermOrder);
-    for options in [
-        MergeOptions { layout, ..MergeOptions::default() },
-        MergeOptions { partition_bits: Some(1), ..MergeOptions::default() },
-    ] {
+    for options in
+        [MergeOptions::default().layout(layout), MergeOptions::default().partition_bits(1)]
+    {
         check_bytes(&merged(&keep(&tables), &options).unwrap().1, &all, &[]);
     }
     // The seed of a partition is found anew.
@@ -630,7 +631,7 @@ fn keys_that_meet_when_they_come_together() {
 fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
     let old = numbered("key", 0..50);
     let new: Model = (20..30).map(|i| (format!("key-{i}").into_bytes(), int(i - 20))).collect();
-    let tables = [table(Options::default(), &old), table(Options::default(), &new)];
+    let tables = [table(TableOptions::default(), &old), table(TableOptions::default(), &new)];
     // Docs 20…29 of the old segment were updated; what is left moves up.
     let map = (0..50).map(|doc| match doc {
         0..20 => doc,
@@ -639,9 +640,9 @@ fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
     });
     let docs = [DocMap::Map(map.collect()), DocMap::Offset(40)];
     let inputs: Vec<_> =
-        tables.iter().zip(docs).map(|(table, docs)| MergeInput { table, docs }).collect();
+        tables.iter().zip(docs).map(|(table, docs)| MergeInput::new(table).docs(docs)).collect();
     for on_duplicate in [OnDuplicate::Error, OnDuplicate::First, OnDuplicate::Last] {
-        let options = MergeOptions { on_duplicate, ..MergeOptions::default() };
+        let options = MergeOptions::default().on_duplicate(on_duplicate);
         let (built, bytes) = merged(&inputs, &options).unwrap();
         assert_eq!((built.footer.keys, built.duplicates), (50, 0));
         let model: Model = (0..50u64)
@@ -661,7 +662,7 @@ fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
         .iter()
         .map(|table| {
             let docs = table.footer().max_value as usize + 1;
-            MergeInput { table, docs: DocMap::Map(vec![DELETED; docs]) }
+            MergeInput::new(table).docs(DocMap::Map(vec![DELETED; docs]))
         })
         .collect();
     let (built, _) = merged(&all_deleted, &MergeOptions::default()).unwrap();
@@ -672,9 +673,8 @@ fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
 fn inputs_that_do_not_go_together() {
     let model = numbered("a", 0..3);
     let bytes = |width: u8| -> Model { [(b"b".to_vec(), vec![1; usize::from(width)])].into() };
-    let of_width =
-        |width| table(Options { value: opaque(width), ..Options::default() }, &bytes(width));
-    let plain = || table(Options::default(), &model);
+    let of_width = |width| table(TableOptions::default().value(opaque(width)), &bytes(width));
+    let plain = || table(TableOptions::default(), &model);
     for (tables, said) in [
         ([of_width(12), of_width(13)], "expected 12 opaque bytes, found 13 opaque bytes"),
         ([of_width(0), of_width(1)], "expected none (a set), found 1 opaque bytes"),
@@ -686,12 +686,12 @@ fn inputs_that_do_not_go_together() {
         assert!(error.to_string().ends_with(said), "{error}");
     }
     // Integers of several widths do go together; a set and a doc map do not.
-    let wide = table(Options { value: integer(8), ..Options::default() }, &numbered("b", 0..3));
+    let wide = table(TableOptions::default().value(integer(8)), &numbered("b", 0..3));
     merged(&keep(&[plain(), wide]), &MergeOptions::default()).unwrap();
     let set = of_width(0);
     merged(&keep(std::slice::from_ref(&set)), &MergeOptions::default()).unwrap();
     for docs in [DocMap::Offset(1), DocMap::Map(vec![0; 2])] {
-        let input = MergeInput { table: &set, docs };
+        let input = MergeInput::new(&set).docs(docs);
         let error = merged(&[input], &MergeOptions::default()).unwrap_err();
         assert!(matches!(error, Error::Mismatch { input: 0, .. }), "{error}");
     }
@@ -702,13 +702,9 @@ fn inputs_that_do_not_go_together() {
 fn outputs_that_do_not_fit() {
     let folder = Folder::new();
     let path = folder.path("merged.pkh");
-    let integers = table(Options::default(), &numbered("a", 0..300));
-    let set =
-        table(Options { value: opaque(0), ..Options::default() }, &[(vec![1], vec![])].into());
-    let wide = table(
-        Options { value: opaque(12), ..Options::default() },
-        &[(vec![1], vec![7; 12])].into(),
-    );
+    let integers = table(TableOptions::default(), &numbered("a", 0..300));
+    let set = table(TableOptions::default().value(opaque(0)), &[(vec![1], vec![])].into());
+    let wide = table(TableOptions::default().value(opaque(12)), &[(vec![1], vec![7; 12])].into());
     for (table, value) in [
         (&integers, integer(1)),
         (&integers, opaque(12)),
@@ -718,21 +714,21 @@ fn outputs_that_do_not_fit() {
         (&wide, integer(8)),
         (&wide, opaque(11)),
     ] {
-        let input = MergeInput { table, docs: DocMap::Keep };
-        let options = MergeOptions { value, ..MergeOptions::default() };
+        let input = MergeInput::new(table);
+        let options = MergeOptions::default().value(value);
         let error = merge(&[input], &path, &options).unwrap_err();
         assert!(matches!(error, Error::Table { .. } | Error::Mismatch { .. }), "{error}");
         assert!(folder.names().is_empty());
     }
-    let input = MergeInput { table: &integers, docs: DocMap::Keep };
+    let input = MergeInput::new(&integers);
     let term_order = LayoutChoice::Fixed(Layout::TermOrder);
-    let full = PerfectShape { keys_per_1000_slots: 1001, ..PerfectShape::default() };
+    let full = PerfectShape::default().keys_per_1000_slots(1001);
     for options in [
-        MergeOptions { filter_bits: Some(65), ..MergeOptions::default() },
-        MergeOptions { partition_bits: Some(17), ..MergeOptions::default() },
-        MergeOptions { partition_bits: Some(11), layout: term_order, ..MergeOptions::default() },
-        MergeOptions { layout: LayoutChoice::Fixed(Layout::Inline), ..MergeOptions::default() },
-        MergeOptions { shape: full, ..MergeOptions::default() },
+        MergeOptions::default().filter_bits(65),
+        MergeOptions::default().partition_bits(17),
+        MergeOptions::default().partition_bits(11).layout(term_order),
+        MergeOptions::default().layout(Layout::Inline),
+        MergeOptions::default().shape(full),
     ] {
         let error = merge(std::slice::from_ref(&input), &path, &options).unwrap_err();
         assert!(matches!(error, Error::Table { .. }), "{error}");
@@ -745,7 +741,7 @@ fn docs_beyond_the_map_or_the_width() {
     let folder = Folder::new();
     let path = folder.path("merged.pkh");
     let fails = |table: &TableFile, docs: DocMap| {
-        let input = MergeInput { table, docs };
+        let input = MergeInput::new(table).docs(docs);
         let error = merge(&[input], &path, &MergeOptions::default()).unwrap_err();
         assert!(folder.names().is_empty());
         match error {
@@ -753,20 +749,20 @@ fn docs_beyond_the_map_or_the_width() {
             error => panic!("{error}"),
         }
     };
-    let integers = table(Options::default(), &numbered("a", 0..10));
+    let integers = table(TableOptions::default(), &numbered("a", 0..10));
     assert_eq!(fails(&integers, DocMap::Map((0..9).collect())), (9, 9));
     assert_eq!(fails(&integers, DocMap::Offset(u64::MAX - 8)).0, 9);
     // The greatest offset that fits.
-    let input = MergeInput { table: &integers, docs: DocMap::Offset(u64::MAX - 9) };
+    let input = MergeInput::new(&integers).docs(DocMap::Offset(u64::MAX - 9));
     let (built, _) = merged(&[input], &MergeOptions::default()).unwrap();
     assert_eq!(built.footer.max_value, u64::MAX);
 
     // Doc ID and version: a doc ID has 32 bits.
     let versioned = [(b"k".to_vec(), [&[9, 0, 0, 0][..], &[1; 8]].concat())].into();
-    let versioned = table(Options { value: opaque(12), ..Options::default() }, &versioned);
+    let versioned = table(TableOptions::default().value(opaque(12)), &versioned);
     assert_eq!(fails(&versioned, DocMap::Map(vec![0; 9])), (9, 9));
     assert_eq!(fails(&versioned, DocMap::Offset(u64::from(u32::MAX) - 8)).0, 9);
-    let input = MergeInput { table: &versioned, docs: DocMap::Offset(u64::from(u32::MAX) - 9) };
+    let input = MergeInput::new(&versioned).docs(DocMap::Offset(u64::from(u32::MAX) - 9));
     let (_, bytes) = merged(&[input], &MergeOptions::default()).unwrap();
     let moved = [(b"k".to_vec(), [&[255; 4][..], &[1; 8]].concat())].into();
     check_bytes(&bytes, &moved, &[]);
@@ -775,17 +771,17 @@ fn docs_beyond_the_map_or_the_width() {
     for width in 1..=8u8 {
         let bytes = |doc: u64| doc.to_le_bytes()[..usize::from(width)].to_vec();
         let value = opaque(width);
-        let nine = table(Options { value, ..Options::default() }, &[(vec![1], bytes(9))].into());
+        let nine = table(TableOptions::default().value(value), &[(vec![1], bytes(9))].into());
         let most = u64::MAX >> (64 - 8 * u32::from(width));
         for (docs, new) in [
             (DocMap::Offset(most - 9), most),
             (DocMap::Map([[DELETED; 9].as_slice(), &[200]].concat()), 200),
         ] {
             let (_, moved) =
-                merged(&[MergeInput { table: &nine, docs }], &MergeOptions::default()).unwrap();
+                merged(&[MergeInput::new(&nine).docs(docs)], &MergeOptions::default()).unwrap();
             check_bytes(&moved, &[(vec![1], bytes(new))].into(), &[]);
         }
-        let deleted = MergeInput { table: &nine, docs: DocMap::Map(vec![DELETED; 10]) };
+        let deleted = MergeInput::new(&nine).docs(DocMap::Map(vec![DELETED; 10]));
         assert_eq!(merged(&[deleted], &MergeOptions::default()).unwrap().0.footer.keys, 0);
         assert_eq!(fails(&nine, DocMap::Map(vec![0; 9])), (9, 9));
         if width < 8 {
@@ -794,7 +790,7 @@ fn docs_beyond_the_map_or_the_width() {
         if width < 4 {
             let new = 1 << (8 * width);
             let docs = DocMap::Map(vec![new; 10]);
-            let error = merged(&[MergeInput { table: &nine, docs }], &MergeOptions::default());
+            let error = merged(&[MergeInput::new(&nine).docs(docs)], &MergeOptions::default());
             let error = error.unwrap_err();
             let Error::Mismatch { input: 0, expected, found, .. } = error else {
                 panic!("{error}")
@@ -805,7 +801,7 @@ fn docs_beyond_the_map_or_the_width() {
 
     // Values that are wider than doc IDs have no place in a map.
     let huge = [(b"k".to_vec(), int(u64::MAX))].into();
-    let huge = table(Options::default(), &huge);
+    let huge = table(TableOptions::default(), &huge);
     assert_eq!(fails(&huge, DocMap::Map(vec![0])), (u64::MAX, 1));
 }
 
@@ -829,7 +825,7 @@ fn the_output_may_replace_an_input_under_its_readers() {
         }
         assert_eq!(folder.names(), ["a.pkh", "b.pkh"]);
         // And a merge of the merged one with the readers of its inputs works on the old bytes.
-        let options = MergeOptions { on_duplicate: OnDuplicate::Last, ..MergeOptions::default() };
+        let options = MergeOptions::default().on_duplicate(OnDuplicate::Last);
         let again = [open(&a), open(&b)];
         let inputs: Vec<_> = keep(&again).into_iter().chain(keep(&tables)).collect();
         assert_eq!(merge(&inputs, &a, &options).unwrap().footer.keys, 4000);
@@ -842,16 +838,14 @@ fn an_unfinished_merge_leaves_nothing_and_replaces_nothing() {
     let path = folder.path("merged.pkh");
     let before = folder.write("merged.pkh", "old");
     let tables = [
-        table(Options::default(), &numbered("a", 0..100)),
-        table(Options::default(), &numbered("a", 99..200)),
+        table(TableOptions::default(), &numbered("a", 0..100)),
+        table(TableOptions::default(), &numbered("a", 99..200)),
     ];
     let error = merge(&keep(&tables), &path, &MergeOptions::default()).unwrap_err();
     assert!(matches!(&error, Error::DuplicateKey { key, .. } if key == b"a-99"), "{error}");
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let options = MergeOptions {
-        progress: pkhash_std::Progress::default().cancelled_by(flag),
-        ..MergeOptions::default()
-    };
+    let options =
+        MergeOptions::default().progress(pkhash_std::Progress::default().cancelled_by(flag));
     let error = merge(&keep(&tables[..1]), &path, &options).unwrap_err();
     assert!(matches!(error, Error::Cancelled));
     let folder_path = folder.root();
@@ -882,18 +876,13 @@ fn damaged_inputs() {
                     ([&rng.bytes(len)[..], &[i as u8]].concat(), int(i))
                 })
                 .collect();
-            let options = Options {
-                layout: LayoutChoice::Fixed(layout),
-                filter_bits,
-                partition_bits: Some(partition_bits),
-                ..Options::default()
-            };
+            let options = TableOptions::default()
+                .layout(layout)
+                .filter_bits(filter_bits)
+                .partition_bits(partition_bits);
             let other = table(options, &numbered("other", 10..20));
-            let (_, bytes) = build_bytes(
-                WriterOptions { table: options, ..WriterOptions::default() },
-                slices(&model),
-            )
-            .unwrap();
+            let (_, bytes) =
+                build_bytes(WriterOptions::default().table(options), slices(&model)).unwrap();
             let footer = *pkhash_std::Table::open(&bytes).unwrap().footer();
             let body = 64..bytes.len() - footer.footer_len();
             for _ in 0..120 {
@@ -917,20 +906,18 @@ fn damaged_inputs() {
                     1 => DocMap::Offset(1000),
                     _ => DocMap::Map((0..200).map(|doc| doc + 7).collect()),
                 };
-                let options = MergeOptions {
-                    on_duplicate: OnDuplicate::First,
-                    partition_bits: [None, Some(0), Some(2), Some(5)][rng.below(4)],
-                    layout: match layout {
+                let options = MergeOptions::default()
+                    .on_duplicate(OnDuplicate::First)
+                    .partition_bits([None, Some(0), Some(2), Some(5)][rng.below(4)])
+                    .layout(match layout {
                         _ if rng.below(2) == 0 => LayoutChoice::Auto,
                         Layout::Inline if rng.below(2) == 0 => LayoutChoice::Fixed(layout),
                         _ => LayoutChoice::Fixed(Layout::TermOrder),
-                    },
-                    threads: 1,
-                    ..MergeOptions::default()
-                };
-                let mut inputs = vec![MergeInput { table: &damaged, docs }];
+                    })
+                    .threads(1);
+                let mut inputs = vec![MergeInput::new(&damaged).docs(docs)];
                 if !fixed {
-                    inputs.push(MergeInput { table: &other, docs: DocMap::Keep });
+                    inputs.push(MergeInput::new(&other));
                 }
                 match merge(&inputs, &path, &options) {
                     Ok(built) => {
@@ -961,13 +948,9 @@ fn damaged_inputs_are_named() {
     for (layout, from, section) in
         [(Layout::TermOrder, 0, 2), (Layout::Perfect, 0, 2), (Layout::Perfect, 100, 3)]
     {
-        let options = Options {
-            layout: LayoutChoice::Fixed(layout),
-            filter_bits: Some(0),
-            ..Options::default()
-        };
+        let options = TableOptions::default().layout(layout).filter_bits(0);
         let model = numbered("key", from..from + 100);
-        let options = WriterOptions { table: options, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(options);
         publish(&path, options, slices(&model)).unwrap();
         let mut bytes = fs::read(&path).unwrap();
         let (at, len) = {
@@ -984,7 +967,7 @@ fn damaged_inputs_are_named() {
             let file = TableFile::open(&path).unwrap();
             // Any value of one byte has a place in the map.
             for docs in [DocMap::Keep, DocMap::Map((0..256).collect())] {
-                let input = MergeInput { table: &file, docs };
+                let input = MergeInput::new(&file).docs(docs);
                 let error = merged(&[input], &MergeOptions::default()).unwrap_err();
                 match error {
                     Error::Table { source: CoreError::Corrupt { .. }, .. } if repaired => {}
@@ -1006,7 +989,7 @@ fn other_seeds_within_a_budget() {
         // 200 bytes: the keys of one table are more than the budget.
         let key = |i: u64| format!("{i:0200}").into_bytes();
         let model: Model = (from..to).map(|i| (key(i), int(i - from))).collect();
-        table(Options { hasher: KeyHasher::new(seed), ..Options::default() }, &model)
+        table(TableOptions::default().hasher(KeyHasher::new(seed)), &model)
     };
     let tables = [of(1, 0, 20_000), of(2, 10_000, 70_000), of(1, 60_000, 80_000), of(3, 0, 100)];
     let mut base = 0;
@@ -1015,13 +998,14 @@ fn other_seeds_within_a_budget() {
         .map(|table| {
             let docs = DocMap::Offset(base);
             base += table.footer().keys;
-            MergeInput { table, docs }
+            MergeInput::new(table).docs(docs)
         })
         .collect();
     let mut all = Vec::new();
     for on_duplicate in [OnDuplicate::First, OnDuplicate::Last] {
         for (memory, threads) in [(8 << 20, 1), (8 << 20, 3), (1 << 30, 3)] {
-            let options = MergeOptions { memory, threads, on_duplicate, ..MergeOptions::default() };
+            let options =
+                MergeOptions::default().memory(memory).threads(threads).on_duplicate(on_duplicate);
             let mut bytes = Vec::new();
             let built = merge_to(&inputs, &mut bytes, &options).unwrap();
             assert_eq!(built.spilled > 0, memory < 1 << 30);
@@ -1045,7 +1029,7 @@ fn other_seeds_within_a_budget() {
         assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{on_duplicate:?}");
         all.clear();
     }
-    let little = MergeOptions { memory: 100, ..MergeOptions::default() };
+    let little = MergeOptions::default().memory(100);
     let error = merge_to(&inputs, &mut Vec::new(), &little).unwrap_err();
     assert!(error.to_string().contains("memory budget"), "{error}");
 }

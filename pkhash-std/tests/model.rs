@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pkhash_core::Error as CoreError;
 use pkhash_core::builder::PerfectShape;
 use pkhash_std::{
-    Error, KeyHasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Options, Progress, TableFile,
-    TableWriter, ValueChoice, ValueFormat, WriterOptions,
+    Error, KeyHasher, Layout, LayoutChoice, MIN_MEMORY, OnDuplicate, Progress, TableFile,
+    TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions,
 };
 use pkhash_testing::{
     Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, build_in_core, check, check_bytes,
@@ -102,9 +102,10 @@ fn layout() -> BoxedStrategy<LayoutChoice> {
 }
 
 fn shape() -> BoxedStrategy<PerfectShape> {
-    let of = |keys_per_100_buckets, keys_per_1000_slots| PerfectShape {
-        keys_per_100_buckets,
-        keys_per_1000_slots,
+    let of = |keys_per_100_buckets, keys_per_1000_slots| {
+        PerfectShape::default()
+            .keys_per_100_buckets(keys_per_100_buckets)
+            .keys_per_1000_slots(keys_per_1000_slots)
     };
     prop_oneof![
         3 => Just(PerfectShape::default()),
@@ -115,22 +116,23 @@ fn shape() -> BoxedStrategy<PerfectShape> {
 }
 
 /// Options for the keys of [`keys`], once they are [`fit`].
-fn options() -> impl Strategy<Value = Options> {
+fn options() -> impl Strategy<Value = TableOptions> {
     (layout(), hasher(), partition_bits(), filter_bits(), any::<bool>(), shape()).prop_map(
-        |(layout, hasher, partition_bits, filter_bits, packed, shape)| Options {
-            layout,
-            value: ValueChoice::Auto,
-            filter_bits,
-            hasher,
-            partition_bits,
-            packed,
-            shape,
+        |(layout, hasher, partition_bits, filter_bits, packed, shape)| {
+            TableOptions::default()
+                .layout(layout)
+                .value(ValueChoice::Auto)
+                .filter_bits(filter_bits)
+                .hasher(hasher)
+                .partition_bits(partition_bits)
+                .packed(packed)
+                .shape(shape)
         },
     )
 }
 
 /// Term-order instead of inline if the keys do not fit that, and no more partitions than a layout has.
-fn fit<'k>(mut table: Options, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> Options {
+fn fit<'k>(mut table: TableOptions, keys: impl IntoIterator<Item = &'k Vec<u8>>) -> TableOptions {
     let lens: BTreeSet<usize> = keys.into_iter().map(Vec::len).collect();
     let inline = lens.len() <= 1 && lens.iter().all(|len| *len <= 31);
     if table.layout == LayoutChoice::Fixed(Layout::Inline) && !inline {
@@ -159,14 +161,14 @@ fn pairs() -> impl Strategy<Value = Pairs> {
     })
 }
 
-fn with(table: Options) -> WriterOptions {
-    WriterOptions { table, threads: 1, ..WriterOptions::default() }
+fn with(table: TableOptions) -> WriterOptions {
+    WriterOptions::default().table(table).threads(1)
 }
 
 /// Builds in several ways that must not matter, and checks facts and bytes. `None`: a perfect table
 /// cannot hold so many keys of one hash, as each of the ways must say.
-fn all_ways(table: Options, pairs: &Pairs) -> Option<Vec<u8>> {
-    let other = WriterOptions { threads: 4, memory: MIN_MEMORY, ..with(table) };
+fn all_ways(table: TableOptions, pairs: &Pairs) -> Option<Vec<u8>> {
+    let other = with(table).threads(4).memory(MIN_MEMORY);
     let ways =
         [build_bytes(with(table), of_slice(pairs)), build_bytes(other, of_slice(pairs).rev())];
     let core = build_in_core(&table, of_slice(pairs));
@@ -223,7 +225,7 @@ proptest! {
         let mut pairs: Pairs = model.clone().into_iter().collect();
         rng.shuffle(&mut pairs);
         let value = ValueChoice::Fixed(ValueFormat::opaque(width).unwrap());
-        let table = Options { value, ..fit(table, model.keys()) };
+        let table = fit(table, model.keys()).value(value);
         if let Some(bytes) = all_ways(table, &pairs) {
             check_bytes(&bytes, &model, &[]);
         }
@@ -253,7 +255,7 @@ fn check_duplicates(pairs: &Pairs, options: &WriterOptions, large: bool) -> u64 
     }
     let mut spilled = 0;
     for (on_duplicate, threads) in [(OnDuplicate::First, 4), (OnDuplicate::Last, 1)] {
-        let options = WriterOptions { on_duplicate, threads, ..options.clone() };
+        let options = options.clone().on_duplicate(on_duplicate).threads(threads);
         let (built, bytes) = build_bytes(options, of_slice(pairs)).unwrap();
         let model: Model = all
             .iter()
@@ -275,7 +277,7 @@ fn check_duplicates(pairs: &Pairs, options: &WriterOptions, large: bool) -> u64 
     }
     let mut errors = Vec::new();
     for threads in [1, 4] {
-        let options = WriterOptions { threads, ..options.clone() };
+        let options = options.clone().threads(threads);
         let result = build_bytes(options, of_slice(pairs));
         if all.values().all(|values| values.len() == 1) {
             result.unwrap();
@@ -336,10 +338,8 @@ fn many(seed: u64, len: std::ops::Range<usize>, bytes: usize) -> Pairs {
 #[test]
 fn a_table_that_outgrows_the_budget_is_spilled_and_is_the_same() {
     let folder = Folder::new();
-    let fixed = |layout, partition_bits| Options {
-        layout: LayoutChoice::Fixed(layout),
-        partition_bits,
-        ..Options::default()
+    let fixed = |layout, partition_bits| {
+        TableOptions::default().layout(layout).partition_bits(partition_bits)
     };
     let perfect = |partition_bits| fixed(Layout::Perfect, partition_bits);
     for (name, pairs, tables) in [
@@ -359,7 +359,7 @@ fn a_table_that_outgrows_the_budget_is_spilled_and_is_the_same() {
                 pairs.push((Vec::new(), int(6)));
                 pairs
             },
-            vec![Options::default()],
+            vec![TableOptions::default()],
         ),
     ] {
         let temp_dir = folder.path(name);
@@ -371,12 +371,8 @@ fn a_table_that_outgrows_the_budget_is_spilled_and_is_the_same() {
         for (i, table) in tables.into_iter().enumerate() {
             let threads = [4, 1][i];
             Rng(threads as u64).shuffle(&mut shuffled);
-            let options = WriterOptions {
-                memory: MIN_MEMORY,
-                threads,
-                temp_dir: Some(temp_dir.clone()),
-                ..with(table)
-            };
+            let options =
+                with(table).memory(MIN_MEMORY).threads(threads).temp_dir(temp_dir.clone());
             let (built, spilled) = build_bytes(options, of_slice(&shuffled)).unwrap();
             assert!(built.spilled > 0, "{name}: did not spill");
             let expected = match i {
@@ -401,8 +397,8 @@ fn duplicates_across_spills() {
     }
     for (layout, partition_bits) in [(Layout::TermOrder, None), (Layout::Perfect, Some(11))] {
         let layout = LayoutChoice::Fixed(layout);
-        let table = Options { layout, partition_bits, ..Options::default() };
-        let options = WriterOptions { memory: MIN_MEMORY, ..with(table) };
+        let table = TableOptions::default().layout(layout).partition_bits(partition_bits);
+        let options = with(table).memory(MIN_MEMORY);
         assert!(check_duplicates(&pairs, &options, true) > 0, "did not spill");
     }
 }
@@ -416,7 +412,7 @@ fn every_number_of_partitions() {
     let mixed = many(9, 1..60, 60_000);
     let spilled = many(10, 9000..9001, 7 << 20);
     for bits in 0..=16u8 {
-        let table = Options { partition_bits: Some(bits), ..Options::default() };
+        let table = TableOptions::default().partition_bits(bits);
         // Many partitions take their time without optimization.
         let inputs: &[_] = match bits {
             10 | 13 => &[&mixed, &spilled],
@@ -427,7 +423,7 @@ fn every_number_of_partitions() {
         for pairs in inputs.iter().copied() {
             let core = build_in_core(&table, of_slice(pairs)).unwrap();
             let threads = 1 + usize::from(bits) % 3;
-            let options = WriterOptions { memory: MIN_MEMORY, threads, ..with(table) };
+            let options = with(table).memory(MIN_MEMORY).threads(threads);
             let (built, bytes) = build_bytes(options, of_slice(pairs).rev()).unwrap();
             assert_eq!(built.spilled > 0, std::ptr::eq(pairs, &spilled));
             assert_eq!(built.footer.layout, Layout::Perfect);
@@ -438,7 +434,7 @@ fn every_number_of_partitions() {
         }
         // The others have fewer partitions.
         for layout in [Layout::Inline, Layout::TermOrder] {
-            let table = Options { layout: LayoutChoice::Fixed(layout), ..table };
+            let table = table.layout(layout);
             match build_bytes(with(table), of_slice(&short)) {
                 Ok((built, bytes)) => {
                     assert!(bits <= 10 && built.footer.partitions() == 1 << bits);
@@ -462,7 +458,7 @@ fn duplicates_in_split_bins() {
         // Long enough that a bin has several chunks.
         (0..3000).map(|i| (format!("{:0300}", rng.below(1000)).into_bytes(), int(i))).collect();
     for bits in [11, 13] {
-        let table = Options { partition_bits: Some(bits), ..Options::default() };
+        let table = TableOptions::default().partition_bits(bits);
         check_duplicates(&pairs, &with(table), true);
     }
 }
@@ -483,8 +479,7 @@ fn exceptions_and_too_many_of_them() {
             (0..n).map(|i| (key(i), int(i))).collect()
         };
         for partition_bits in [0, 3] {
-            let table =
-                Options { hasher, partition_bits: Some(partition_bits), ..Options::default() };
+            let table = TableOptions::default().hasher(hasher).partition_bits(partition_bits);
             for n in [1, 2, 64, 65] {
                 let model = model(n);
                 let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
@@ -497,7 +492,7 @@ fn exceptions_and_too_many_of_them() {
             assert!(folder.names().is_empty());
             // Term-order takes them all.
             let layout = LayoutChoice::Fixed(Layout::TermOrder);
-            let table = Options { layout, ..table };
+            let table = table.layout(layout);
             let bytes = all_ways(table, &model(300).into_iter().collect()).unwrap();
             check_bytes(&bytes, &model(300), &[]);
         }
@@ -509,11 +504,11 @@ fn exceptions_and_too_many_of_them() {
 fn keys_that_cannot_be_placed() {
     let folder = Folder::new();
     let path = folder.path("table.pkh");
-    let shape = PerfectShape { keys_per_100_buckets: 800, keys_per_1000_slots: 1000 };
-    let table = Options { shape, ..Options::default() };
+    let shape = PerfectShape::default().keys_per_100_buckets(800).keys_per_1000_slots(1000);
+    let table = TableOptions::default().shape(shape);
     for (n, bits) in [(24, 0), (60, 1)] {
         let model = numbered("key", 10..10 + n);
-        let table = Options { partition_bits: Some(bits), ..table };
+        let table = table.partition_bits(bits);
         let error = publish(&path, with(table), slices(&model)).unwrap_err();
         assert!(
             matches!(error, Error::Table { path: None, source: CoreError::Unsolvable { .. } }),
@@ -523,10 +518,7 @@ fn keys_that_cannot_be_placed() {
     }
     // Room for them is enough, or a layout that has no such function.
     let model = numbered("key", 10..34);
-    for table in [
-        Options { shape: PerfectShape { keys_per_1000_slots: 700, ..shape }, ..table },
-        Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..table },
-    ] {
+    for table in [table.shape(shape.keys_per_1000_slots(700)), table.layout(Layout::TermOrder)] {
         let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
         check_bytes(&bytes, &model, &[]);
     }
@@ -545,7 +537,7 @@ fn keys_that_meet_in_one_bucket() {
     several.insert(b"short".to_vec(), int(7));
     for model in [one_length, several] {
         for bits in [0, 2] {
-            let table = Options { partition_bits: Some(bits), ..Options::default() };
+            let table = TableOptions::default().partition_bits(bits);
             let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
             let sound = pkhash_std::Table::open(&bytes).unwrap();
             let seeds: Vec<bool> =
@@ -557,11 +549,11 @@ fn keys_that_meet_in_one_bucket() {
     }
     // And others that meet with all seeds but that one.
     let others: Vec<Vec<u8>> = meet_with_other_seeds(100).collect();
-    let bytes = all_ways(Options::default(), &number(others.clone()).into_iter().collect());
+    let bytes = all_ways(TableOptions::default(), &number(others.clone()).into_iter().collect());
     check_bytes(&bytes.unwrap(), &number(others.clone()), &[]);
     met.extend(others);
     let model = number(met);
-    let error = publish(&path, with(Options::default()), slices(&model)).unwrap_err();
+    let error = publish(&path, with(TableOptions::default()), slices(&model)).unwrap_err();
     assert!(
         matches!(
             error,
@@ -572,9 +564,9 @@ fn keys_that_meet_in_one_bucket() {
     assert!(folder.names().is_empty());
     // Another hash, more partitions, another layout.
     for table in [
-        Options { hasher: KeyHasher::new(1), ..Options::default() },
-        Options { partition_bits: Some(1), ..Options::default() },
-        Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..Options::default() },
+        TableOptions::default().hasher(KeyHasher::new(1)),
+        TableOptions::default().partition_bits(1),
+        TableOptions::default().layout(Layout::TermOrder),
     ] {
         let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
         check_bytes(&bytes, &model, &[]);
@@ -586,12 +578,8 @@ fn keys_that_meet_in_one_bucket() {
 fn evictions_are_counted() {
     let pairs = many(12, 12..13, 300_000);
     let built = |pairs: &Pairs, layout, partition_bits, threads| {
-        let table = Options {
-            layout: LayoutChoice::Fixed(layout),
-            partition_bits: Some(partition_bits),
-            ..Options::default()
-        };
-        let options = WriterOptions { threads, ..with(table) };
+        let table = TableOptions::default().layout(layout).partition_bits(partition_bits);
+        let options = with(table).threads(threads);
         build_bytes(options, of_slice(pairs)).unwrap().0
     };
     for bits in [0, 2] {
@@ -629,7 +617,7 @@ fn records_in_lines() {
         let model: Model = (0..600).map(|i| (rng.bytes(len), int(i % 256))).collect();
         let mut lens = Vec::new();
         for packed in [false, true] {
-            let table = Options { packed, ..Options::default() };
+            let table = TableOptions::default().packed(packed);
             let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
             let footer = *pkhash_std::Table::open(&bytes).unwrap().footer();
             let expected = if packed { 0 } else { per_line };
@@ -651,8 +639,9 @@ fn keys_of_every_length_at_an_edge() {
         // One length alone: inline up to 31 bytes, perfect up to 65,536.
         let model: Model = (0..3).map(|i| (rng.bytes(len), int(i))).collect();
         let auto = if len <= 65_536 { Layout::Perfect } else { Layout::TermOrder };
-        for layout in [LayoutChoice::Auto].into_iter().chain(Layout::ALL.map(LayoutChoice::Fixed)) {
-            let table = Options { layout, ..Options::default() };
+        for layout in [LayoutChoice::Auto].into_iter().chain(Layout::all().map(LayoutChoice::Fixed))
+        {
+            let table = TableOptions::default().layout(layout);
             let (layout, most) = match layout {
                 LayoutChoice::Auto => (auto, usize::MAX),
                 LayoutChoice::Fixed(Layout::Inline) => (Layout::Inline, 31),
@@ -672,13 +661,13 @@ fn keys_of_every_length_at_an_edge() {
     }
     // Lengths that differ so much are for term-order.
     for partition_bits in [None, Some(3)] {
-        let table = Options { partition_bits, ..Options::default() };
+        let table = TableOptions::default().partition_bits(partition_bits);
         let (built, bytes) = build_bytes(with(table), slices(&all)).unwrap();
         assert_eq!(built.footer.layout, Layout::TermOrder);
         check_bytes(&bytes, &all, &[]);
     }
     // Which has fewer partitions than were asked for, as the writer finds out at the end.
-    let table = Options { partition_bits: Some(11), ..Options::default() };
+    let table = TableOptions::default().partition_bits(11);
     let error = build_bytes(with(table), slices(&all)).unwrap_err();
     assert!(
         matches!(
@@ -699,7 +688,7 @@ fn keys_of_every_length_at_an_edge() {
     let layout = LayoutChoice::Fixed(Layout::Inline);
     let short = numbered("key", 8..12);
     let error =
-        build_bytes(with(Options { layout, ..Options::default() }), slices(&short)).unwrap_err();
+        build_bytes(with(TableOptions::default().layout(layout)), slices(&short)).unwrap_err();
     key_length(&error, 5, 6);
 }
 
@@ -734,7 +723,7 @@ fn keys_at_the_edges_of_offset_lines() {
             for (len, expected) in [(longest(*unit), *unit), (longest(*unit) + 1, 2 * unit)] {
                 let mut model: Model = (0..28).map(|i| (rng.bytes(len), value_of(i))).collect();
                 model.insert(b"short".to_vec(), value_of(28));
-                let table = Options { value, ..Options::default() };
+                let table = TableOptions::default().value(value);
                 let (built, bytes) = build_bytes(with(table), slices(&model)).unwrap();
                 let found = (built.footer.layout, usize::from(built.footer.unit));
                 if expected <= 16 {
@@ -742,7 +731,7 @@ fn keys_at_the_edges_of_offset_lines() {
                 } else {
                     assert_eq!(found, (Layout::TermOrder, 0), "{len}");
                     let layout = LayoutChoice::Fixed(Layout::Perfect);
-                    let table = Options { layout, ..table };
+                    let table = table.layout(layout);
                     let error = build_bytes(with(table), slices(&model)).unwrap_err();
                     key_length(&error, longest(16), len);
                 }
@@ -755,7 +744,7 @@ fn keys_at_the_edges_of_offset_lines() {
     let value = ValueChoice::Fixed(ValueFormat::opaque(0).unwrap());
     for (keys, unit) in [([&b"a"[..], b"bc"], 1), ([b"", b"bc"], 2)] {
         let model: Model = keys.into_iter().map(|key| (key.to_vec(), Vec::new())).collect();
-        let table = Options { value, ..Options::default() };
+        let table = TableOptions::default().value(value);
         let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
         assert_eq!(pkhash_std::Table::open(&bytes).unwrap().footer().unit, unit);
         check_bytes(&bytes, &model, &[b"b".to_vec(), Vec::new()]);
@@ -766,7 +755,8 @@ fn keys_at_the_edges_of_offset_lines() {
 fn no_keys_and_one() {
     for n in [0, 1] {
         let model = numbered("only", 0..n);
-        for layout in [LayoutChoice::Auto].into_iter().chain(Layout::ALL.map(LayoutChoice::Fixed)) {
+        for layout in [LayoutChoice::Auto].into_iter().chain(Layout::all().map(LayoutChoice::Fixed))
+        {
             let most = if let LayoutChoice::Fixed(layout) = layout {
                 layout.max_partition_bits()
             } else {
@@ -777,7 +767,10 @@ fn no_keys_and_one() {
             for (filter_bits, partition_bits) in
                 [(None, None), (Some(0), None), (Some(10), Some(0)), (None, Some(most))]
             {
-                let table = Options { layout, filter_bits, partition_bits, ..Options::default() };
+                let table = TableOptions::default()
+                    .layout(layout)
+                    .filter_bits(filter_bits)
+                    .partition_bits(partition_bits);
                 let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
                 check_bytes(&bytes, &model, &[b"other".to_vec(), Vec::new()]);
             }
@@ -792,10 +785,7 @@ fn values_that_do_not_fit() {
         Err(Error::Table { path: None, source: CoreError::ValueWidth { .. } }) => {}
         other => panic!("expected an error of the width, found {other:?}"),
     };
-    let writer = |value| {
-        TableWriter::new(with(Options { value: ValueChoice::Fixed(value), ..Options::default() }))
-            .unwrap()
-    };
+    let writer = |value| TableWriter::new(with(TableOptions::default().value(value))).unwrap();
     for width in 1..=8u8 {
         let most = u64::MAX >> (64 - 8 * u32::from(width));
         let mut writer = writer(ValueFormat::integer(width).unwrap());
@@ -837,16 +827,18 @@ fn values_that_do_not_fit() {
 fn options_out_of_range() {
     let [inline, term_order] = [Layout::Inline, Layout::TermOrder].map(LayoutChoice::Fixed);
     let shaped = |keys_per_100_buckets, keys_per_1000_slots| {
-        let shape = PerfectShape { keys_per_100_buckets, keys_per_1000_slots };
-        with(Options { shape, ..Options::default() })
+        let shape = PerfectShape::default()
+            .keys_per_100_buckets(keys_per_100_buckets)
+            .keys_per_1000_slots(keys_per_1000_slots);
+        with(TableOptions::default().shape(shape))
     };
     for options in [
-        WriterOptions { memory: MIN_MEMORY - 1, ..WriterOptions::default() },
-        WriterOptions { memory: 0, ..WriterOptions::default() },
-        with(Options { filter_bits: Some(65), ..Options::default() }),
-        with(Options { partition_bits: Some(17), ..Options::default() }),
-        with(Options { partition_bits: Some(11), layout: inline, ..Options::default() }),
-        with(Options { partition_bits: Some(11), layout: term_order, ..Options::default() }),
+        WriterOptions::default().memory(MIN_MEMORY - 1),
+        WriterOptions::default().memory(0),
+        with(TableOptions::default().filter_bits(65)),
+        with(TableOptions::default().partition_bits(17)),
+        with(TableOptions::default().partition_bits(11).layout(inline)),
+        with(TableOptions::default().partition_bits(11).layout(term_order)),
         shaped(99, 990),
         shaped(801, 990),
         shaped(300, 499),
@@ -864,10 +856,10 @@ fn options_out_of_range() {
 fn far_too_many_threads() {
     let model = numbered("key", 0..100);
     for partition_bits in [None, Some(3)] {
-        let table = Options { partition_bits, ..Options::default() };
+        let table = TableOptions::default().partition_bits(partition_bits);
         let (_, bytes) = build_bytes(with(table), slices(&model)).unwrap();
         for threads in [100, 1_000_000] {
-            let options = WriterOptions { threads, ..with(table) };
+            let options = with(table).threads(threads);
             assert!(build_bytes(options, slices(&model)).unwrap().1 == bytes);
         }
     }
@@ -883,7 +875,7 @@ fn published_is_what_is_written() {
         (numbered("key", 0..60_000), Some(7)),
         (many(6, 1000..1100, 5 << 20).into_iter().collect(), Some(2)),
     ] {
-        let table = Options { partition_bits, ..Options::default() };
+        let table = TableOptions::default().partition_bits(partition_bits);
         let (_, bytes) = build_bytes(with(table), slices(&model)).unwrap();
         let built = publish(&path, with(table), slices(&model)).unwrap();
         assert!(std::fs::read(&path).unwrap() == bytes);
@@ -945,8 +937,8 @@ fn cancelled_and_watched() {
         // Partitions come in order; 16 of them.
         assert!(all == 16 && done > seen.swap(done, Ordering::Relaxed));
     });
-    let table = Options { partition_bits: Some(4), ..Options::default() };
-    let options = WriterOptions { table, progress, ..WriterOptions::default() };
+    let table = TableOptions::default().partition_bits(4);
+    let options = WriterOptions::default().table(table).progress(progress);
     publish(&path, options.clone(), slices(&model)).unwrap();
     assert_eq!(last.load(Ordering::Relaxed), 16);
     let before = folder.read("table.pkh");
@@ -958,7 +950,7 @@ fn cancelled_and_watched() {
         let progress = Progress::default().cancelled_by(flag).reported_to(move |done, _| {
             set.store(done >= stop_after, Ordering::Relaxed);
         });
-        let options = WriterOptions { threads: 1, progress, ..options.clone() };
+        let options = options.clone().threads(1).progress(progress);
         let result = publish(&path, options, slices(&model));
         assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
         assert_eq!(folder.names(), ["table.pkh"]);
@@ -970,11 +962,7 @@ fn cancelled_and_watched() {
 fn a_folder_for_temporary_files_that_is_missing_is_named() {
     let folder = Folder::new();
     let missing = folder.path("missing");
-    let options = WriterOptions {
-        memory: MIN_MEMORY,
-        temp_dir: Some(missing.clone()),
-        ..WriterOptions::default()
-    };
+    let options = WriterOptions::default().memory(MIN_MEMORY).temp_dir(missing.clone());
     let pairs = many(7, 5000..5001, 9 << 20);
     let error = build_bytes(options, of_slice(&pairs)).unwrap_err();
     assert!(matches!(error, Error::Io { .. }));
@@ -985,12 +973,10 @@ fn a_folder_for_temporary_files_that_is_missing_is_named() {
 fn keys_that_could_not_be_spilled_are_not_forgotten() {
     let folder = Folder::new();
     let path = folder.path("t.pkh");
-    let options = WriterOptions {
-        memory: MIN_MEMORY,
-        temp_dir: Some(folder.path("missing")),
-        on_duplicate: OnDuplicate::First,
-        ..WriterOptions::default()
-    };
+    let options = WriterOptions::default()
+        .memory(MIN_MEMORY)
+        .temp_dir(folder.path("missing"))
+        .on_duplicate(OnDuplicate::First);
     let mut writer = TableWriter::create(&path, options).unwrap();
     let failed = (0u64..).find_map(|i| writer.add(&i.to_le_bytes(), i).err()).unwrap();
     assert!(matches!(failed, Error::Io { .. }), "{failed}");

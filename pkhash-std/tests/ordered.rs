@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    Automaton, CompanionOptions, DELETED, DocMap, Error, KeyRegex, Layout, LayoutChoice,
-    MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY, MergeInput, MergeOptions, OnDuplicate, Options,
-    OrderedOptions, OrderedTerms, Progress, Result, TableFile, ValueChoice, ValueFormat,
-    WriterOptions, build_companion, companion_path, merge, merge_companions,
+    Automaton, CompanionOptions, DELETED, DocMap, Error, KeyRegex, Layout, MAX_ORDERED_KEY_LEN,
+    MIN_COMPANION_MEMORY, MergeInput, MergeOptions, OnDuplicate, OrderedOptions, OrderedTerms,
+    Progress, Result, TableFile, TableOptions, ValueFormat, WriterOptions, build_companion,
+    companion_path, merge, merge_companions,
 };
 use pkhash_testing::companions::{Docs, ask, check, fst_of, owned, seal};
 use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
@@ -35,19 +35,19 @@ fn docs<K: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (K, u64)>) -> Docs {
 }
 
 /// A table of these keys in a folder.
-fn table_with(folder: &Folder, name: &str, options: Options, docs: &Docs) -> TableFile {
+fn table_with(folder: &Folder, name: &str, options: TableOptions, docs: &Docs) -> TableFile {
     let model: Model = docs.iter().map(|(key, doc)| (key.clone(), int(*doc))).collect();
-    let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
+    let options = WriterOptions::default().table(options).threads(1);
     let (_, bytes) = build_bytes(options, slices(&model)).unwrap();
     TableFile::open(folder.write(name, bytes)).unwrap()
 }
 
 fn table(folder: &Folder, docs: &Docs) -> TableFile {
-    table_with(folder, "t.pkh", Options::default(), docs)
+    table_with(folder, "t.pkh", TableOptions::default(), docs)
 }
 
 fn options() -> CompanionOptions {
-    CompanionOptions { threads: 1, ..CompanionOptions::default() }
+    CompanionOptions::default().threads(1)
 }
 
 /// The companion of a table, beside it.
@@ -87,11 +87,7 @@ proptest! {
     ) {
         let folder = Folder::new();
         let layout = [Layout::TermOrder, Layout::Perfect][layout as usize];
-        let options = Options {
-            layout: LayoutChoice::Fixed(layout),
-            partition_bits: Some(bits),
-            ..Options::default()
-        };
+        let options = TableOptions::default().layout(layout).partition_bits(bits);
         let table = table_with(&folder, "t.pkh", options, &docs);
         let terms = companion(&table);
         check(&terms, &docs, &asked);
@@ -248,8 +244,8 @@ fn opened_in_every_way() {
     assert!(matches!(error, Error::NotAFile { .. }));
 }
 
-fn opaque(width: u8) -> Options {
-    Options { value: ValueChoice::Fixed(ValueFormat::opaque(width).unwrap()), ..Options::default() }
+fn opaque(width: u8) -> TableOptions {
+    TableOptions::default().value(ValueFormat::opaque(width).unwrap())
 }
 
 /// Doc ID and version.
@@ -264,7 +260,7 @@ fn values_that_are_doc_ids_and_others() {
     let model: Model = (0..50u32)
         .map(|i| (format!("{i:03}").into_bytes(), versioned(i * 7, u64::MAX - u64::from(i))))
         .collect();
-    let with = |options| WriterOptions { table: options, ..WriterOptions::default() };
+    let with = |options| WriterOptions::default().table(options);
     publish(&path, with(opaque(12)), slices(&model)).unwrap();
     let table = TableFile::open(&path).unwrap();
     let terms = companion(&table);
@@ -292,7 +288,7 @@ fn keys_that_are_too_long() {
     let docs = docs([(longest.clone(), 1), (vec![b'k'; 3], 2)]);
     let terms = companion(&table(&folder, &docs));
     assert_eq!(terms.seek_ceil(b"kkkk"), Some((longest.clone(), 1)));
-    let options_ = Options { layout: LayoutChoice::Fixed(Layout::TermOrder), ..Options::default() };
+    let options_ = TableOptions::default().layout(Layout::TermOrder);
     let docs = [([longest, vec![0]].concat(), 1)].into();
     let table = table_with(&folder, "t.pkh", options_, &docs);
     let error = build_companion(&table, folder.path("c"), &options()).unwrap_err();
@@ -403,7 +399,7 @@ fn what_does_not_fit_is_named() {
         (self::docs([("a", 1)]), "keys of the table"),
         (self::docs([("a", 1), ("b", 2), ("c", 30_001)]), "table's footer checksum"),
     ] {
-        let other = table_with(&folder, "other.pkh", Options::default(), &other);
+        let other = table_with(&folder, "other.pkh", TableOptions::default(), &other);
         assert_eq!(fault(&good, &other).0, what);
         let terms = open(&good, &table).unwrap();
         assert!(!terms.belongs_to(other.table()));
@@ -600,15 +596,14 @@ fn within_a_memory_budget() {
     let all_at_once = folder.read("t.pkh.fst");
     let called = Arc::new(AtomicU64::new(0));
     let seen = called.clone();
-    let little = CompanionOptions {
-        memory: MIN_COMPANION_MEMORY,
-        threads: 2,
-        temp_dir: Some(temporary.root().to_owned()),
-        progress: Progress::default().reported_to(move |done, all| {
+    let little = CompanionOptions::default()
+        .memory(MIN_COMPANION_MEMORY)
+        .threads(2)
+        .temp_dir(temporary.root().to_owned())
+        .progress(Progress::default().reported_to(move |done, all| {
             assert!(done <= all && all == 40_000);
             assert!(seen.swap(done, Ordering::Relaxed) <= done);
-        }),
-    };
+        }));
     let built = build_companion(&table, folder.path("c"), &little).unwrap();
     assert_eq!(built.spilled, 40_000 * (12 + 7));
     assert_eq!(called.load(Ordering::Relaxed), 40_000);
@@ -616,7 +611,7 @@ fn within_a_memory_budget() {
     assert_eq!(temporary.names(), [""; 0]);
 
     let files = folder.names();
-    let less = CompanionOptions { memory: MIN_COMPANION_MEMORY - 1, ..little.clone() };
+    let less = little.clone().memory(MIN_COMPANION_MEMORY - 1);
     let error = build_companion(&table, folder.path("d"), &less).unwrap_err();
     let source = CoreError::BufferTooSmall {
         what: "memory budget",
@@ -624,7 +619,7 @@ fn within_a_memory_budget() {
         found: (1 << 20) - 1,
     };
     assert!(matches!(error, Error::Table { path: None, source: s } if s == source));
-    let nowhere = CompanionOptions { temp_dir: Some(folder.path("none")), ..little };
+    let nowhere = little.temp_dir(folder.path("none"));
     let error = build_companion(&table, folder.path("d"), &nowhere).unwrap_err();
     assert!(matches!(error, Error::Io { .. }));
     assert_eq!(folder.names(), files);
@@ -638,13 +633,12 @@ fn a_failed_build_leaves_what_was_there() {
     let before = folder.read("t.pkh.fst");
     let files = folder.names();
     let flag = Arc::new(AtomicBool::new(true));
-    let cancelled =
-        CompanionOptions { progress: Progress::default().cancelled_by(flag), ..options() };
+    let cancelled = options().progress(Progress::default().cancelled_by(flag));
     let path = companion_path(table.name());
     let error = build_companion(&table, &path, &cancelled).unwrap_err();
     assert!(matches!(error, Error::Cancelled));
     let terms = [OrderedTerms::open(&table).unwrap()];
-    let inputs = [MergeInput { table: &table, docs: DocMap::Keep }];
+    let inputs = [MergeInput::new(&table)];
     let error = merge_companions(&inputs, &terms, &table, &path, &cancelled).unwrap_err();
     assert!(matches!(error, Error::Cancelled));
     let error = build_companion(&table, folder.root(), &options()).unwrap_err();
@@ -665,11 +659,11 @@ fn check_merge(
     let inputs: Vec<MergeInput<'_>> = tables
         .iter()
         .zip(docs)
-        .map(|(table, docs)| MergeInput { table, docs: docs.clone() })
+        .map(|(table, docs)| MergeInput::new(table).docs(docs.clone()))
         .collect();
     let terms: Vec<OrderedTerms> = tables.iter().map(companion).collect();
     let path = folder.path("merged.pkh");
-    let merge_options = MergeOptions { on_duplicate, threads: 1, ..MergeOptions::default() };
+    let merge_options = MergeOptions::default().on_duplicate(on_duplicate).threads(1);
     merge(&inputs, &path, &merge_options).unwrap();
     let merged = TableFile::open(&path).unwrap();
     let built =
@@ -682,7 +676,7 @@ fn check_merge(
 }
 
 fn named(folder: &Folder, name: &str, docs: &Docs) -> TableFile {
-    table_with(folder, name, Options::default(), docs)
+    table_with(folder, name, TableOptions::default(), docs)
 }
 
 #[test]
@@ -735,7 +729,7 @@ fn merged_companions_of_versioned_tables() {
             })
             .collect();
         let path = folder.path(&t.to_string());
-        let options = WriterOptions { table: opaque(12), ..WriterOptions::default() };
+        let options = WriterOptions::default().table(opaque(12));
         publish(&path, options, slices(&model)).unwrap();
         tables.push(TableFile::open(path).unwrap());
     }
@@ -757,9 +751,9 @@ fn companions_that_do_not_go_with_the_merge() {
     let folder = Folder::new();
     let a = named(&folder, "a", &docs([("a", 0), ("b", 1)]));
     let b = named(&folder, "b", &docs([("b", 2), ("c", 3)]));
-    let keep = |table| MergeInput { table, docs: DocMap::Keep };
+    let keep = |table| MergeInput::new(table);
     let (inputs, path) = ([keep(&a), keep(&b)], folder.path("m"));
-    let first = MergeOptions { on_duplicate: OnDuplicate::First, ..MergeOptions::default() };
+    let first = MergeOptions::default().on_duplicate(OnDuplicate::First);
     merge(&inputs, &path, &first).unwrap();
     let merged = TableFile::open(&path).unwrap();
     let files = folder.names();
@@ -803,7 +797,7 @@ fn companions_that_do_not_go_with_the_merge() {
     let error = union(&inputs, [&a, &b], &other).unwrap_err();
     assert!(matches!(error, Error::CompanionKey { expected: Some(9), .. }), "{error:?}");
     // A doc map that is too short.
-    let short = MergeInput { table: &a, docs: DocMap::Map(vec![1]) };
+    let short = MergeInput::new(&a).docs(DocMap::Map(vec![1]));
     let error = union(&[short, keep(&b)], [&a, &b], &merged).unwrap_err();
     assert!(matches!(error, Error::DocMap { input: 0, found: 1, expected: 1 }), "{error:?}");
     assert_eq!(folder.names(), files);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
     DocMap, Error, Hit, Kernel, KeyHasher, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
-    MergeInput, MergeOptions, OnDuplicate, OpenOptions, Options, Progress, Segment, SegmentInfo,
-    SegmentMapOptions, SegmentSet, TableFile, TieredPolicy, ValueChoice, ValueFormat, VersionedHit,
-    WriterOptions, build_slice_to, merge, merge_to, versioned_value,
+    MergeInput, MergeOptions, OnDuplicate, OpenOptions, Progress, Segment, SegmentInfo,
+    SegmentMapOptions, SegmentSet, TableFile, TableOptions, TieredPolicy, ValueFormat,
+    VersionedHit, WriterOptions, build_slice_to, merge, merge_to, versioned_value,
 };
 use pkhash_testing::opening::How;
 use pkhash_testing::sets::{
@@ -39,7 +39,7 @@ fn table(docs: &[(&str, u32)]) -> TableFile {
         .iter()
         .map(|(key, doc)| (key.as_bytes().to_vec(), u64::from(*doc).to_le_bytes().to_vec()))
         .collect();
-    table_with(Options::default(), &pairs, OpenOptions::new())
+    table_with(TableOptions::default(), &pairs, OpenOptions::new())
 }
 
 /// A table of versioned values.
@@ -50,7 +50,7 @@ fn versioned_table(docs: &[(&str, u32, u64)]) -> TableFile {
             (key.as_bytes().to_vec(), versioned_value(*doc, *version).to_vec())
         })
         .collect();
-    let options = Options { value: versioned(), ..Options::default() };
+    let options = TableOptions::default().value(versioned());
     table_with(options, &pairs, OpenOptions::new())
 }
 
@@ -85,13 +85,11 @@ fn models(pool: &[Vec<u8>], number: usize, versions: bool, rng: &mut Rng) -> Vec
                 2 => LayoutChoice::Auto,
                 _ => LayoutChoice::Fixed(Layout::Perfect),
             };
-            let options = Options {
-                layout,
-                filter_bits: [None, Some(0), Some(10)][rng.below(3)],
-                hasher: hashers[rng.below(seeds)],
-                partition_bits: [None, Some(0), Some(3)][rng.below(3)],
-                ..Options::default()
-            };
+            let options = TableOptions::default()
+                .layout(layout)
+                .filter_bits([None, Some(0), Some(10)][rng.below(3)])
+                .hasher(hashers[rng.below(seeds)])
+                .partition_bits([None, Some(0), Some(3)][rng.below(3)]);
             let modes = modes();
             let mode = modes[rng.below(modes.len())];
             let open = mode.with(OpenOptions::new().kernel(kernels[rng.below(kernels.len())]));
@@ -195,11 +193,9 @@ fn some_step(pool: &[Vec<u8>], segments: usize, versions: bool, rng: &mut Rng) -
 
 /// The same set with a segment map of all its segments, and with one of some of them, wherever they are.
 fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 2] {
-    let options = SegmentMapOptions {
-        threads: 1 + rng.below(2),
-        memory: [0, 100, usize::MAX][rng.below(3)],
-        ..SegmentMapOptions::default()
-    };
+    let options = SegmentMapOptions::default()
+        .threads(1 + rng.below(2))
+        .memory([0, 100, usize::MAX][rng.below(3)]);
     let all = set.with_segment_map(&options).unwrap();
     let n = set.len();
     assert_eq!(
@@ -280,12 +276,10 @@ fn segment_maps_of_perfect_tables() {
                 keys.extend([pool[0].clone(), pool[1].clone(), pool[2].clone()]);
                 let docs: BTreeMap<Vec<u8>, (u32, u64)> =
                     keys.into_iter().zip(0..).map(|(key, doc)| (key, (doc, 0))).collect();
-                let options = Options {
-                    layout: LayoutChoice::Fixed(Layout::Perfect),
-                    filter_bits: Some([0, 10][rng.below(2)]),
-                    partition_bits: Some(rng.below(4) as u8),
-                    ..Options::default()
-                };
+                let options = TableOptions::default()
+                    .layout(Layout::Perfect)
+                    .filter_bits([0, 10][rng.below(2)])
+                    .partition_bits(rng.below(4) as u8);
                 let live = (i % 3 > 0).then(|| {
                     (0..docs.len() as u32).filter(|_| rng.below(3) > 0).collect::<BTreeSet<u32>>()
                 });
@@ -388,7 +382,7 @@ fn building_a_segment_map() {
                 .zip(0u64..)
                 .map(|(key, doc)| (key.clone().into_bytes(), doc.to_le_bytes().to_vec()))
                 .collect();
-            let options = Options { partition_bits: Some(bits), ..Options::default() };
+            let options = TableOptions::default().partition_bits(bits);
             Segment::new(table_with(options, &pairs, OpenOptions::new()))
         })
         .collect();
@@ -400,7 +394,11 @@ fn building_a_segment_map() {
             let sink = Arc::clone(&seen);
             let progress = Progress::default()
                 .reported_to(move |done, all| sink.lock().unwrap().push((done, all)));
-            let options = SegmentMapOptions { threads, memory, progress, seed: Some(7) };
+            let options = SegmentMapOptions::default()
+                .threads(threads)
+                .memory(memory)
+                .progress(progress)
+                .seed(7);
             let mapped = set.with_segment_map(&options).unwrap();
             let seen = seen.lock().unwrap();
             assert!(seen.contains(&(700_000, 700_000)));
@@ -423,8 +421,7 @@ fn building_a_segment_map() {
     assert!(infos.iter().all(|info| *info == infos[0]), "{infos:?}");
     let cancel = Arc::new(AtomicBool::new(true));
     let progress = Progress::default().cancelled_by(cancel);
-    let cancelled =
-        set.with_segment_map(&SegmentMapOptions { progress, ..SegmentMapOptions::default() });
+    let cancelled = set.with_segment_map(&SegmentMapOptions::default().progress(progress));
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     // In the middle of a partition.
     let cancel = Arc::new(AtomicBool::new(false));
@@ -435,7 +432,7 @@ fn building_a_segment_map() {
         flag.store(done > 0, Ordering::Relaxed);
     });
     let one = SegmentSet::new(&set.segments()[..1]).unwrap();
-    let options = SegmentMapOptions { progress, threads: 1, ..SegmentMapOptions::default() };
+    let options = SegmentMapOptions::default().progress(progress).threads(1);
     assert!(matches!(one.with_segment_map(&options), Err(Error::Cancelled)));
     let most = most.load(Ordering::Relaxed);
     assert!((1..100_000).contains(&most), "cancelled after {most} of 250,000 keys");
@@ -473,12 +470,7 @@ fn segment_maps_of_keys_that_crowd() {
                 Model::new(Parts {
                     docs,
                     versions,
-                    options: Options {
-                        layout: LayoutChoice::Fixed(layout),
-                        hasher,
-                        filter_bits: Some(0),
-                        ..Options::default()
-                    },
+                    options: TableOptions::default().layout(layout).hasher(hasher).filter_bits(0),
                     open: OpenOptions::new().into(),
                     doc_base: i as u32 * 1000,
                     slack: None,
@@ -520,8 +512,7 @@ fn batches_of_keys_that_are_in_several_segments() {
             .zip(dead)
             .map(|(docs, dead)| {
                 let live = (0..docs.len() as u32).filter(|doc| !dead.contains(doc)).collect();
-                let options =
-                    Options { layout: LayoutChoice::Fixed(Layout::Perfect), ..Options::default() };
+                let options = TableOptions::default().layout(Layout::Perfect);
                 Model::new(Parts {
                     docs,
                     versions: false,
@@ -563,7 +554,7 @@ fn damage_in_a_set_names_the_table() {
         .zip(0u64..)
         .map(|(key, doc)| (key.clone().into_bytes(), doc.to_le_bytes().to_vec()))
         .collect();
-    let options = WriterOptions { threads: 1, ..WriterOptions::default() };
+    let options = WriterOptions::default().threads(1);
     let (_, mut bytes) = build_bytes(options, of_slice(&pairs)).unwrap();
     let sound = Segment::new(OpenOptions::new().open(folder.write("a.pkh", &bytes)).unwrap());
     let table = sound.table().table();
@@ -599,11 +590,11 @@ fn no_segment_map_of_a_damaged_table() {
     let pairs: Pairs = (0..800u64)
         .map(|i| (format!("key-{i:03}").into_bytes(), i.to_le_bytes().to_vec()))
         .collect();
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         let filter_bits = Some(if layout == Layout::Perfect { 0 } else { 8 });
         let layout = LayoutChoice::Fixed(layout);
-        let table = Options { layout, filter_bits, ..Options::default() };
-        let options = WriterOptions { table, threads: 1, ..WriterOptions::default() };
+        let table = TableOptions::default().layout(layout).filter_bits(filter_bits);
+        let options = WriterOptions::default().table(table).threads(1);
         let (_, mut bytes) = build_bytes(options, of_slice(&pairs)).unwrap();
         let sound = TableFile::from_bytes(bytes.clone()).unwrap();
         let sections: Vec<(u64, u64)> = {
@@ -728,7 +719,7 @@ fn docs_beyond_the_live_docs_are_deleted() {
     assert!(set.in_set(&["c", "b", "a"]).unwrap().iter().eq([1]));
     // A value that is no doc ID of 32 bits is that of no live doc.
     let wide: Pairs = vec![(b"w".to_vec(), (1u64 << 32).to_le_bytes().to_vec())];
-    let wide = Segment::new(table_with(Options::default(), &wide, OpenOptions::new()));
+    let wide = Segment::new(table_with(TableOptions::default(), &wide, OpenOptions::new()));
     let all = SegmentSet::new([wide.clone()]).unwrap();
     assert_eq!(all.get(b"w").unwrap().unwrap().value().as_u64(), Some(1 << 32));
     assert_eq!(all.get(b"w").unwrap().unwrap().global_doc_id(), None);
@@ -739,7 +730,7 @@ fn docs_beyond_the_live_docs_are_deleted() {
 
 #[test]
 fn what_is_no_doc_id_is_an_error_of_the_in_set_query() {
-    let options = |value| Options { value: ValueChoice::Fixed(value), ..Options::default() };
+    let options = |value| TableOptions::default().value(value);
     let no_bytes: Pairs = vec![(b"k".to_vec(), Vec::new())];
     let wide: Pairs = vec![(b"k".to_vec(), u64::MAX.to_le_bytes().to_vec())];
     for (table, base) in [
@@ -792,7 +783,7 @@ fn opened_from_paths() {
         .map(|i| {
             let mut bytes = Vec::new();
             let keys = [format!("only-{i}"), "shared".to_owned()];
-            let options = WriterOptions { threads: 1, ..WriterOptions::default() };
+            let options = WriterOptions::default().threads(1);
             build_slice_to(&keys, |k| (10 * i + k as u32).to_le_bytes(), &mut bytes, &options)
                 .unwrap();
             folder.write(&format!("{i}.pkh"), bytes)
@@ -933,10 +924,9 @@ fn the_highest_version_wins() {
         }
     };
     for layout in [Layout::TermOrder, Layout::Perfect] {
-        let inputs: Vec<MergeInput<'_>> =
-            tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
+        let inputs: Vec<MergeInput<'_>> = tables.iter().map(MergeInput::new).collect();
         let layout = LayoutChoice::Fixed(layout);
-        let options = MergeOptions { on_duplicate, layout, threads: 2, ..MergeOptions::default() };
+        let options = MergeOptions::default().on_duplicate(on_duplicate).layout(layout).threads(2);
         let mut bytes = Vec::new();
         let built = merge_to(&inputs, &mut bytes, &options).unwrap();
         assert_eq!(built.duplicates, 5);
@@ -961,8 +951,8 @@ fn the_highest_version_wins() {
         })
         .collect();
     let keys: Vec<&str> = pairs.iter().map(|pair| pair.0).collect();
-    let table = Options { value: versioned(), ..Options::default() };
-    let options = WriterOptions { table, on_duplicate, ..WriterOptions::default() };
+    let table = TableOptions::default().value(versioned());
+    let options = WriterOptions::default().table(table).on_duplicate(on_duplicate);
     let mut bytes = Vec::new();
     build_slice_to(&keys, |i| pairs[i].1, &mut bytes, &options).unwrap();
     is_right(bytes, "build_slice");
@@ -972,8 +962,8 @@ fn the_highest_version_wins() {
 
     // Values of another width have no version.
     for value in [ValueFormat::opaque(13).unwrap(), ValueFormat::integer(8).unwrap()] {
-        let table = Options { value: ValueChoice::Fixed(value), ..Options::default() };
-        let options = WriterOptions { table, ..options.clone() };
+        let table = TableOptions::default().value(value);
+        let options = options.clone().table(table);
         let error = build_bytes(options, of_slice(&Vec::new())).unwrap_err();
         let Error::Table { path: None, source } = error else { panic!("{error}") };
         let found = value.width().into();
@@ -986,10 +976,9 @@ fn merge_live(inputs: &[Segment], maps: &[DocMap], docs: u32) -> (Segment, u32) 
     let inputs: Vec<MergeInput<'_>> = inputs
         .iter()
         .zip(maps)
-        .map(|(input, docs)| MergeInput { table: input.table(), docs: docs.clone() })
+        .map(|(input, docs)| MergeInput::new(input.table()).docs(docs.clone()))
         .collect();
-    let options =
-        MergeOptions { on_duplicate: OnDuplicate::First, threads: 1, ..MergeOptions::default() };
+    let options = MergeOptions::default().on_duplicate(OnDuplicate::First).threads(1);
     let folder = Folder::new();
     let mut bytes = Vec::new();
     merge_to(&inputs, &mut bytes, &options).unwrap();
@@ -1131,7 +1120,7 @@ fn settle(policy: &TieredPolicy, segments: &mut Vec<SegmentInfo>) -> u128 {
 #[test]
 fn the_policy_proposes_nothing_where_nothing_is_to_do() {
     for neighbours in [false, true] {
-        let policy = TieredPolicy { neighbours, ..TieredPolicy::default() };
+        let policy = TieredPolicy::default().neighbours(neighbours);
         for segments in [
             vec![],
             sizes([1_000_000]),
@@ -1153,8 +1142,8 @@ fn the_policy_proposes_nothing_where_nothing_is_to_do() {
 
 #[test]
 fn the_policy_prefers_segments_of_like_size_and_many_deletes() {
-    let policy = TieredPolicy { segments_per_tier: 4, floor_keys: 1, ..TieredPolicy::default() };
-    let with = |neighbours| TieredPolicy { neighbours, ..policy };
+    let policy = TieredPolicy::default().segments_per_tier(4).floor_keys(1);
+    let with = |neighbours| policy.neighbours(neighbours);
     // Four of like size among others.
     let mut like = sizes(vec![1_000_000; 60]);
     like.splice(20..20, sizes([50_000, 900, 1000, 1100, 950, 30_000]));
@@ -1184,13 +1173,12 @@ fn the_policy_prefers_segments_of_like_size_and_many_deletes() {
 #[test]
 fn the_policy_converges() {
     for neighbours in [false, true] {
-        let policy = TieredPolicy {
-            segments_per_tier: 10,
-            max_merged_keys: 1_000_000,
-            floor_keys: 1,
-            max_deleted_percent: 33,
-            neighbours,
-        };
+        let policy = TieredPolicy::default()
+            .segments_per_tier(10)
+            .max_merged_keys(1_000_000)
+            .floor_keys(1)
+            .max_deleted_percent(33)
+            .neighbours(neighbours);
         // An index that grows: a key is written once for each tier (1,000, 10,000, … 1,000,000), and
         // there are few segments at any time.
         let (mut segments, mut written, mut most) = (Vec::new(), 0, 0);
@@ -1219,13 +1207,12 @@ fn the_policy_converges() {
         for (segments_per_tier, max_merged_keys, floor_keys) in
             [(0, 0, 0), (1, u64::MAX, u64::MAX), (usize::MAX, 7, 0), (0, u64::MAX, 0)]
         {
-            let odd = TieredPolicy {
-                segments_per_tier,
-                max_merged_keys,
-                floor_keys,
-                max_deleted_percent: 255,
-                neighbours,
-            };
+            let odd = TieredPolicy::default()
+                .segments_per_tier(segments_per_tier)
+                .max_merged_keys(max_merged_keys)
+                .floor_keys(floor_keys)
+                .max_deleted_percent(255)
+                .neighbours(neighbours);
             settle(&odd, &mut sizes([0, 0, 0, 1, 2, 3, 1 << 60, 1 << 62, 5]));
             let _ = odd.propose(&sizes(vec![u64::MAX; 5]));
         }
@@ -1338,12 +1325,8 @@ impl Engine {
             .map(|(key, (doc, version))| (key.clone(), versioned_value(*doc, *version).to_vec()))
             .collect();
         let layout = [Layout::TermOrder, Layout::Perfect][rng.below(2)];
-        let table = Options {
-            value: versioned(),
-            layout: LayoutChoice::Fixed(layout),
-            ..Options::default()
-        };
-        let options = WriterOptions { table, threads: 1, ..WriterOptions::default() };
+        let table = TableOptions::default().value(versioned()).layout(layout);
+        let options = WriterOptions::default().table(table).threads(1);
         let name = format!("{}.pkh", self.files.fetch_add(1, Ordering::Relaxed));
         let path = self.folder.write(&name, build_bytes(options, of_slice(&pairs)).unwrap().1);
         let segment = self.open(&path, rng);
@@ -1373,7 +1356,7 @@ impl Engine {
 
     /// Another segment map, or none.
     fn map(&self, rng: &mut Rng) {
-        let options = SegmentMapOptions { threads: 1, ..SegmentMapOptions::default() };
+        let options = SegmentMapOptions::default().threads(1);
         self.change(|now| {
             let set = match rng.below(4) {
                 0 => now.set.without_segment_map(),
@@ -1402,13 +1385,9 @@ impl Engine {
         let merge_inputs: Vec<MergeInput<'_>> = inputs
             .iter()
             .zip(&maps)
-            .map(|(input, docs)| MergeInput { table: input.table(), docs: docs.clone() })
+            .map(|(input, docs)| MergeInput::new(input.table()).docs(docs.clone()))
             .collect();
-        let options = MergeOptions {
-            on_duplicate: OnDuplicate::First,
-            threads: 1,
-            ..MergeOptions::default()
-        };
+        let options = MergeOptions::default().on_duplicate(OnDuplicate::First).threads(1);
         // Over an input that others still read.
         let path = inputs[rng.below(inputs.len())].table().name().to_owned();
         merge(&merge_inputs, &path, &options).unwrap();
@@ -1453,7 +1432,7 @@ fn readers_see_what_their_snapshot_allows() {
         versions: AtomicU64::new(0),
         deleted: Mutex::new(BTreeSet::new()),
     };
-    let policy = TieredPolicy { segments_per_tier: 4, floor_keys: 100, ..TieredPolicy::default() };
+    let policy = TieredPolicy::default().segments_per_tier(4).floor_keys(100);
     let end = Instant::now() + Duration::from_secs(2 + more);
     let done = AtomicBool::new(false);
     // A thread that fails ends the others, too.

@@ -9,26 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pkhash_core::format::{HEAD_LEN, TAIL_LEN};
 use pkhash_core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
-    Advice, Error, Footer, Hit, Kernel, KeyHasher, Layout, LayoutChoice, OpenOptions, Options,
-    Publication, Segment, SegmentSet, Table, TableFile, Value, WriterOptions,
+    Advice, Error, Footer, Hit, Kernel, KeyHasher, Layout, LayoutChoice, OpenOptions, Publication,
+    Segment, SegmentSet, Table, TableFile, TableOptions, Value, WriterOptions,
 };
 use pkhash_testing::{
     Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
     slices,
 };
 
-fn with(table: Options) -> WriterOptions {
-    WriterOptions { table, ..WriterOptions::default() }
+fn with(table: TableOptions) -> WriterOptions {
+    WriterOptions::default().table(table)
 }
 
 /// A table of every kind, and its keys: of one length but for term-order and the last one.
-fn every_kind(seed: u64, keys: usize) -> [(Options, Model); 5] {
-    let options = |layout, packed| Options {
-        layout: LayoutChoice::Fixed(layout),
-        partition_bits: Some(2),
-        packed,
-        ..Options::default()
-    };
+fn every_kind(seed: u64, keys: usize) -> [(TableOptions, Model); 5] {
+    let options =
+        |layout, packed| TableOptions::default().layout(layout).partition_bits(2).packed(packed);
     [
         (options(Layout::Inline, false), model(seed, keys)),
         (options(Layout::TermOrder, false), mixed(seed, keys)),
@@ -168,7 +164,7 @@ fn what_is_no_table_is_an_error_that_names_the_path() {
 fn a_huge_file_that_is_no_table_is_not_read() {
     const LEN: u64 = 1 << 42;
     let folder = Folder::new();
-    let (_, table) = build_bytes(with(Options::default()), slices(&model(1, 10))).unwrap();
+    let (_, table) = build_bytes(with(TableOptions::default()), slices(&model(1, 10))).unwrap();
     let tail = &table[table.len() - TAIL_LEN..];
     let mut old_tail = tail.to_vec();
     old_tail[8] ^= 0x40;
@@ -263,7 +259,7 @@ fn damage_is_found_by_verify_and_named() {
 fn damage_is_named_by_its_section() {
     let folder = Folder::new();
     for (options, model) in every_kind(7, 50) {
-        let options = Options { filter_bits: Some(10), ..options };
+        let options = options.filter_bits(10);
         let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
         let layout = built.footer.layout;
         let mut seen = Vec::new();
@@ -485,7 +481,7 @@ fn files_that_are_cut_under_a_reader_of_pieces() {
     let folder = Folder::new();
     for (options, model) in every_kind(13, 60) {
         // A filter, too, so that every stage is there.
-        let options = Options { filter_bits: Some(10), ..options };
+        let options = options.filter_bits(10);
         let (_, bytes) = build_bytes(with(options), slices(&model)).unwrap();
         let strangers: Vec<Vec<u8>> = model.keys().map(|key| [key, &b"-"[..]].concat()).collect();
         let (mut cut, mut whole) = (0, 0);
@@ -630,7 +626,7 @@ fn a_crowd_of_kernels() {
     assert_eq!(names[0], "scalar");
     assert!(names.contains(&Kernel::detect().name()));
     for name in Kernel::NAMES {
-        assert_eq!(Kernel::by_name(name).is_some(), names.contains(&name));
+        assert_eq!(Kernel::by_name(name).is_some(), names.contains(name));
     }
     assert!(Kernel::by_name("no such kernel").is_none());
 
@@ -640,7 +636,7 @@ fn a_crowd_of_kernels() {
         // So many keys of one hash as the layout takes.
         let perfect = options.layout == LayoutChoice::Fixed(Layout::Perfect);
         let hasher = KeyHasher::truncated(i as u64, if perfect { 9 } else { 5 });
-        for options in [options, Options { hasher, filter_bits: Some(0), ..options }] {
+        for options in [options, options.hasher(hasher).filter_bits(0)] {
             let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
             assert_eq!(built.exceptions > 0, perfect && options.hasher == hasher);
             let mut asked: Vec<Vec<u8>> = model.keys().cloned().collect();

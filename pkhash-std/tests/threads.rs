@@ -7,9 +7,9 @@ use std::sync::{Arc, Barrier, LazyLock, RwLock};
 use std::time::Duration;
 
 use pkhash_std::{
-    DocMap, Error, Hit, Kernel, Layout, LayoutChoice, LiveDocs, MergeInput, MergeOptions,
-    OnDuplicate, OpenOptions, Options, Progress, Segment, SegmentMapOptions, SegmentSet, TableFile,
-    Value, WriterOptions, build_slice, build_slice_to, merge, merge_to,
+    DocMap, Error, Hit, Kernel, Layout, LiveDocs, MergeInput, MergeOptions, OnDuplicate,
+    OpenOptions, Progress, Segment, SegmentMapOptions, SegmentSet, TableFile, TableOptions, Value,
+    WriterOptions, build_slice, build_slice_to, merge, merge_to,
 };
 use pkhash_testing::opening::{How, Opening};
 use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
@@ -30,23 +30,18 @@ fn on_all_threads(work: impl Fn(&mut Rng) + Sync) {
     });
 }
 
-fn options(layout: Layout, packed: bool) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        partition_bits: Some(2),
-        packed,
-        ..Options::default()
-    }
+fn options(layout: Layout, packed: bool) -> TableOptions {
+    TableOptions::default().layout(layout).partition_bits(2).packed(packed)
 }
 
 /// Every layout, and the kinds of records of perfect tables: whether keys are of many lengths, and how
 /// to build it.
-fn kinds() -> [(bool, Options); 5] {
+fn kinds() -> [(bool, TableOptions); 5] {
     [
-        (false, Options { filter_bits: Some(0), ..options(Layout::Inline, false) }),
+        (false, options(Layout::Inline, false).filter_bits(0)),
         (true, options(Layout::TermOrder, false)),
         (false, options(Layout::Perfect, false)),
-        (false, Options { filter_bits: Some(10), ..options(Layout::Perfect, true) }),
+        (false, options(Layout::Perfect, true).filter_bits(10)),
         (true, options(Layout::Perfect, false)),
     ]
 }
@@ -60,8 +55,8 @@ fn model(mixed: bool, keys: u64, rng: &mut Rng) -> Model {
     (0..keys).map(|i| (key(mixed, rng), int(i))).collect()
 }
 
-fn with(table: Options, threads: usize) -> WriterOptions {
-    WriterOptions { table, threads, ..WriterOptions::default() }
+fn with(table: TableOptions, threads: usize) -> WriterOptions {
+    WriterOptions::default().table(table).threads(threads)
 }
 
 /// One after the other and in batches, on every kernel, in every mode.
@@ -197,7 +192,7 @@ impl Snapshot {
     }
 }
 
-fn open(folder: &Folder, name: &str, docs: &Docs, options: Options, open: Opening) -> Segment {
+fn open(folder: &Folder, name: &str, docs: &Docs, options: TableOptions, open: Opening) -> Segment {
     let path = folder.path(name);
     publish(&path, with(options, 1), slices(&docs.model())).unwrap();
     Segment::new(open.open(path).unwrap()).with_doc_base(docs.base)
@@ -299,7 +294,7 @@ fn snapshots_that_a_writer_replaces() {
                 0 | 1 => writer.add(&mut next, &mut rng),
                 2 => writer.delete(&mut next, &mut rng),
                 3 => {
-                    let options = SegmentMapOptions { threads: 4, ..SegmentMapOptions::default() };
+                    let options = SegmentMapOptions::default().threads(4);
                     next.set = next.set.with_segment_map(&options).unwrap();
                 }
                 4 if next.docs.len() > 3 => writer.merge(&mut next),
@@ -371,15 +366,11 @@ impl Writer<'_> {
                     merged.entry(key.clone()).or_insert(map.get(doc).unwrap() as u32);
                 }
             }
-            merge_inputs.push(MergeInput { table: input.table(), docs: map });
+            merge_inputs.push(MergeInput::new(input.table()).docs(map));
             base = end;
         }
-        let options = MergeOptions {
-            on_duplicate: OnDuplicate::First,
-            partition_bits: Some(3),
-            threads: 4,
-            ..MergeOptions::default()
-        };
+        let options =
+            MergeOptions::default().on_duplicate(OnDuplicate::First).partition_bits(3).threads(4);
         let path = inputs[1].table().name().to_owned();
         merge(&merge_inputs, &path, &options).unwrap();
         std::fs::remove_file(inputs[0].table().name()).unwrap();
@@ -409,18 +400,18 @@ fn builds_of_many_threads() {
     // The streaming writer; keys that outgrow its budget.
     let mut tables = Vec::new();
     for (number, (mixed, table)) in kinds().into_iter().enumerate() {
-        let table = Options { partition_bits: Some(4), ..table };
+        let table = table.partition_bits(4);
         let model = model(mixed, 3000, &mut rng);
         let (_, bytes) = build_bytes(with(table, 1), slices(&model)).unwrap();
-        let options = WriterOptions { progress: progress.clone(), ..with(table, 8) };
+        let options = with(table, 8).progress(progress.clone());
         let path = folder.path(&format!("{number}.pkh"));
         publish(&path, options, slices(&model)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
         tables.push((mixed, path));
     }
     let long: Vec<Vec<u8>> = (0..20_000).map(|_| rng.bytes(500)).collect();
-    let table = Options { partition_bits: Some(3), ..Options::default() };
-    let budget = WriterOptions { memory: pkhash_std::MIN_MEMORY, ..with(table, 8) };
+    let table = TableOptions::default().partition_bits(3);
+    let budget = with(table, 8).memory(pkhash_std::MIN_MEMORY);
     let value = int(7);
     let pairs = || long.iter().map(|key| (key.as_slice(), value.as_slice()));
     let (built, spilled) = build_bytes(budget, pairs()).unwrap();
@@ -433,11 +424,11 @@ fn builds_of_many_threads() {
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
-    let options = WriterOptions { progress: progress.clone(), ..with(Options::default(), 8) };
+    let options = with(TableOptions::default(), 8).progress(progress.clone());
     let path = folder.path("slice.pkh");
     build_slice(&keys, |i| (i as u32).to_le_bytes(), &path, &options).unwrap();
     let mut bytes = Vec::new();
-    let alone = with(Options::default(), 1);
+    let alone = with(TableOptions::default(), 1);
     build_slice_to(&keys, |i| (i as u32).to_le_bytes(), &mut bytes, &alone).unwrap();
     assert!(std::fs::read(&path).unwrap() == bytes);
 
@@ -447,15 +438,10 @@ fn builds_of_many_threads() {
         .filter(|(mixed, _)| !mixed)
         .map(|(_, path)| TableFile::open(path).unwrap())
         .collect();
-    let merge_inputs: Vec<MergeInput<'_>> =
-        inputs.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
+    let merge_inputs: Vec<MergeInput<'_>> = inputs.iter().map(MergeInput::new).collect();
     let merged = |threads| {
-        let options = MergeOptions {
-            partition_bits: Some(4),
-            threads,
-            progress: progress.clone(),
-            ..MergeOptions::default()
-        };
+        let options =
+            MergeOptions::default().partition_bits(4).threads(threads).progress(progress.clone());
         let mut out = Vec::new();
         merge_to(&merge_inputs, &mut out, &options).unwrap();
         out
@@ -471,14 +457,18 @@ fn builds_of_many_threads() {
     // Segment maps, several of one set at once, in one round and in many.
     let paths = tables.iter().map(|(_, path)| path).chain([&path]);
     let set = SegmentSet::open(paths).unwrap();
-    let one = SegmentMapOptions { threads: 1, seed: Some(1), ..SegmentMapOptions::default() };
+    let one = SegmentMapOptions::default().threads(1).seed(1);
     let alone = set.with_segment_map(&one).unwrap();
     std::thread::scope(|scope| {
         for memory in [1 << 20, 1 << 18, 1 << 28] {
             let (set, alone, progress, keys) = (&set, &alone, &progress, &keys);
             scope.spawn(move || {
                 let progress = progress.clone();
-                let options = SegmentMapOptions { threads: 8, memory, progress, seed: Some(1) };
+                let options = SegmentMapOptions::default()
+                    .threads(8)
+                    .memory(memory)
+                    .progress(progress)
+                    .seed(1);
                 let mapped = set.with_segment_map(&options).unwrap();
                 assert_eq!(mapped.segment_map(), alone.segment_map());
                 let keys = &keys[..2000];
@@ -498,7 +488,7 @@ fn cancelled_by_another_thread() {
     let folder = Folder::new();
     let mut rng = Rng(4);
     let model = model(false, 4000, &mut rng);
-    let table = Options { partition_bits: Some(6), ..Options::default() };
+    let table = TableOptions::default().partition_bits(6);
     let path = folder.path("table.pkh");
     publish(&path, with(table, 1), slices(&model)).unwrap();
     let file = TableFile::open(&path).unwrap();
@@ -531,28 +521,16 @@ fn cancelled_by_another_thread() {
         assert_eq!(folder.names(), ["table.pkh"]);
     };
     cancelled(&|progress| {
-        let options = WriterOptions { progress, ..with(table, 4) };
+        let options = with(table, 4).progress(progress);
         build_slice(&keys, |i| (i as u32).to_le_bytes(), &out, &options).err()
     });
+    cancelled(&|progress| publish(&out, with(table, 4).progress(progress), slices(&model)).err());
     cancelled(&|progress| {
-        publish(&out, WriterOptions { progress, ..with(table, 4) }, slices(&model)).err()
+        let options = MergeOptions::default().partition_bits(6).threads(4).progress(progress);
+        merge(&[MergeInput::new(&file)], &out, &options).err()
     });
     cancelled(&|progress| {
-        let options = MergeOptions {
-            partition_bits: Some(6),
-            threads: 4,
-            progress,
-            ..MergeOptions::default()
-        };
-        merge(&[MergeInput { table: &file, docs: DocMap::Keep }], &out, &options).err()
-    });
-    cancelled(&|progress| {
-        set.with_segment_map(&SegmentMapOptions {
-            threads: 4,
-            progress,
-            ..SegmentMapOptions::default()
-        })
-        .err()
+        set.with_segment_map(&SegmentMapOptions::default().threads(4).progress(progress)).err()
     });
 }
 
@@ -566,11 +544,11 @@ fn a_companion() {
     let mut rng = Rng(5);
     let model = model(true, 5000, &mut rng);
     let path = folder.path("table.pkh");
-    let table = Options { partition_bits: Some(5), ..Options::default() };
+    let table = TableOptions::default().partition_bits(5);
     publish(&path, with(table, 4), slices(&model)).unwrap();
     let file = TableFile::open(&path).unwrap();
     let built = |name, threads| {
-        let options = CompanionOptions { threads, ..CompanionOptions::default() };
+        let options = CompanionOptions::default().threads(threads);
         build_companion(&file, folder.path(name), &options).unwrap();
         folder.read(name)
     };

@@ -10,7 +10,6 @@ use std::hint::black_box;
 use pkhash_benches::{
     Random, check, independent_reads, options, queries_of, row::Rows, singly, table, to_doc_ids,
 };
-use pkhash_core::builder::Options;
 use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
 
@@ -40,7 +39,7 @@ fn measure<const L: usize>(
         (L <= 31).then_some(("inline", options(Layout::Inline, 0))),
         Some(("term-order", options(Layout::TermOrder, 0))),
         Some(("perfect", options(Layout::Perfect, 0))),
-        Some(("perfect packed", Options { packed: true, ..options(Layout::Perfect, 0) })),
+        Some(("perfect packed", options(Layout::Perfect, 0).packed(true))),
     ];
     let tables: Vec<_> = layouts
         .into_iter()

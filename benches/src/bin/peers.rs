@@ -339,11 +339,8 @@ fn main() {
     if wanted("builds") {
         for _ in 0..3 {
             built("pkhash, build_slice, one thread", &mut || {
-                let options = WriterOptions {
-                    table: options(Layout::Perfect, 0),
-                    threads: 1,
-                    ..WriterOptions::default()
-                };
+                let options =
+                    WriterOptions::default().table(options(Layout::Perfect, 0)).threads(1);
                 let mut out = Vec::with_capacity(n * 23 + 4096);
                 let value = |i: usize| (i as u32).to_le_bytes();
                 build_slice_to(&keys, value, &mut out, &options).expect("distinct keys");

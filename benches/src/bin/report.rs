@@ -27,7 +27,7 @@ fn main() {
     let work = [("hits", 0), ("90 % misses", 90)]
         .map(|(name, absent)| (name, queries(&keys, QUERIES, absent)));
     let mut tables = Vec::new();
-    for layout in Layout::ALL {
+    for layout in Layout::all() {
         for filter_bits in [0, 10] {
             let options = options(layout, filter_bits);
             let began = Instant::now();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pkhash_benches::{Key, Random, independent_reads, keys, map, options, queries, row::Rows};
-use pkhash_core::builder::{Options, sort_by};
+use pkhash_core::builder::{TableOptions, sort_by};
 use pkhash_core::{HashedKeys, KeyHasher, Layout, Value};
 use pkhash_std::{
     DocMap, Hit, MergeInput, MergeOptions, Segment, SegmentMapOptions, SegmentSet, TableFile,
@@ -29,11 +29,11 @@ const BATCH: usize = 4000;
 const CHUNK: usize = 32;
 
 /// Builds tables of `keys`, an equal share in each.
-fn build(folder: &Path, keys: &[Key], segments: usize, table: &Options) -> Vec<PathBuf> {
+fn build(folder: &Path, keys: &[Key], segments: usize, table: &TableOptions) -> Vec<PathBuf> {
     let shares = keys.chunks(keys.len().div_ceil(segments)).enumerate();
     let tables = shares.map(|(i, share)| {
         let path = folder.join(format!("{i}.pkh"));
-        let options = WriterOptions { table: *table, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(*table);
         build_slice(share, |i| (i as u32).to_le_bytes(), &path, &options).expect("a table");
         path
     });
@@ -59,7 +59,7 @@ fn with_duplicates(folder: &Path, keys: &[Key], percent: u64) -> SegmentSet {
     for (i, share) in shares.into_iter().enumerate() {
         let path = folder.join(format!("{percent}-{i}.pkh"));
         let table = options(Layout::Perfect, 0);
-        let options = WriterOptions { table, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(table);
         build_slice(&share, |i| (i as u32).to_le_bytes(), &path, &options).expect("a table");
         paths.push(path);
     }
@@ -69,7 +69,7 @@ fn with_duplicates(folder: &Path, keys: &[Key], percent: u64) -> SegmentSet {
 }
 
 /// A set of such tables, in memory.
-fn set(folder: &Path, keys: &[Key], segments: usize, table: &Options) -> SegmentSet {
+fn set(folder: &Path, keys: &[Key], segments: usize, table: &TableOptions) -> SegmentSet {
     let paths = build(folder, keys, segments, table);
     let set = SegmentSet::open(&paths).expect("sound tables");
     // The next set has the names again.
@@ -95,10 +95,10 @@ fn merging(folder: &Path, keys: &[Key], rounds: usize) {
         .map(|table| {
             let docs = DocMap::Offset(base);
             base += table.footer().keys;
-            MergeInput { table, docs }
+            MergeInput::new(table).docs(docs)
         })
         .collect();
-    let options = MergeOptions { threads: 2, ..MergeOptions::default() };
+    let options = MergeOptions::default().threads(2);
     let (mut times, mut peak) = (Vec::new(), 0);
     for _ in 0..rounds {
         let before = own_memory();

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pkhash_benches::{Lines, check, keys, options, queries, to_doc_ids};
-use pkhash_core::builder::{Options, PerfectShape};
+use pkhash_core::builder::PerfectShape;
 use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
 use pkhash_std::{WriterOptions, build_slice_to};
@@ -34,22 +34,22 @@ fn main() {
          bytes a key (in lines),build ns,evictions for 1000 keys,other seeds,hit ns (in lines)"
     );
     let default = PerfectShape::default();
-    let shapes = [200, 250, 275, 300, 325, 350, 400]
-        .map(|keys_per_100_buckets| (PerfectShape { keys_per_100_buckets, ..default }, None))
-        .into_iter()
-        .chain(
-            [970, 980, 985, 990, 995]
-                .map(|keys_per_1000_slots| (PerfectShape { keys_per_1000_slots, ..default }, None)),
-        )
-        .chain([4, 5, 6, 8, 9, 10, 12].map(|bits| (default, Some(bits))));
+    let shapes =
+        [200, 250, 275, 300, 325, 350, 400]
+            .map(|keys_per_100_buckets| (default.keys_per_100_buckets(keys_per_100_buckets), None))
+            .into_iter()
+            .chain([970, 980, 985, 990, 995].map(|keys_per_1000_slots| {
+                (default.keys_per_1000_slots(keys_per_1000_slots), None)
+            }))
+            .chain([4, 5, 6, 8, 9, 10, 12].map(|bits| (default, Some(bits))));
     for (shape, partition_bits) in shapes {
         let (mut builds, mut hits) = (Vec::new(), Vec::new());
         let mut out = Lines::new(0);
         let (mut packed, mut evictions, mut partitions) = (0, 0, 0);
         for round in 0..rounds {
-            let table = Options { shape, partition_bits, ..options(Layout::Perfect, 0) };
+            let table = options(Layout::Perfect, 0).shape(shape).partition_bits(partition_bits);
             let build = |table| {
-                let options = WriterOptions { table, threads: 1, ..WriterOptions::default() };
+                let options = WriterOptions::default().table(table).threads(1);
                 let mut out = Vec::with_capacity(n * 24 + 65_536);
                 let value = |i: usize| (i as u32).to_le_bytes();
                 let began = Instant::now();
@@ -60,7 +60,7 @@ fn main() {
             let Ok(built) = built else { break };
             builds.push(ns);
             if round == 0 {
-                packed = build(Options { packed: true, ..table }).2.len();
+                packed = build(table.packed(true)).2.len();
                 evictions = built.evictions;
                 partitions = built.footer.partition_bits;
                 out = Lines::new(bytes.len());
@@ -73,7 +73,7 @@ fn main() {
             assert_eq!(black_box(to_doc_ids(kernel, &table, &asked)), expected);
             hits.push(began.elapsed().as_nanos() as f64 / QUERIES as f64);
         }
-        let PerfectShape { keys_per_100_buckets, keys_per_1000_slots } = shape;
+        let PerfectShape { keys_per_100_buckets, keys_per_1000_slots, .. } = shape;
         if builds.len() < rounds {
             println!("{keys_per_100_buckets},{keys_per_1000_slots},,,,,cannot be built,,,");
             continue;

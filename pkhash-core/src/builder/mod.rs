@@ -2,7 +2,7 @@
 //!
 //! A table is built partition by partition:
 //!
-//! 1. count the keys ([`KeyStats`]) and let [`Options::plan`] choose layout, value width and
+//! 1. count the keys ([`KeyStats`]) and let [`TableOptions::plan`] choose layout, value width and
 //!    partitions;
 //! 2. give each partition its entries, sorted by [`sort`], and write it with
 //!    [`Plan::write_partition`];
@@ -11,10 +11,10 @@
 //! Who has all keys in memory calls [`build`], which does all of it.
 //!
 //! ```
-//! use pkhash_core::builder::{self, Entry, Options};
+//! use pkhash_core::builder::{self, Entry, TableOptions};
 //! use pkhash_core::{Scalar, Table};
 //!
-//! let options = Options::default();
+//! let options = TableOptions::default();
 //! let keys: [&[u8]; 3] = [b"B000000001", b"B000000002", b"B000000003"];
 //! let values = [10u32.to_le_bytes(), 20u32.to_le_bytes(), 30u32.to_le_bytes()];
 //! let mut entries = [Entry::default(); 3];
@@ -40,7 +40,7 @@ mod term_order;
 
 pub use assembler::Assembler;
 pub use options::{
-    Entry, KeyStats, LayoutChoice, Options, PARTITION_BYTES, PARTITION_KEYS, ValueChoice,
+    Entry, KeyStats, LayoutChoice, PARTITION_BYTES, PARTITION_KEYS, TableOptions, ValueChoice,
 };
 pub use perfect::PerfectShape;
 pub use plan::{Plan, Written};
@@ -69,7 +69,7 @@ fn by_partition<'e, 'k>(
 ///
 /// # Errors
 /// As [`build`].
-pub fn table_len(options: &Options, sorted: &[Entry<'_>]) -> Result<usize> {
+pub fn table_len(options: &TableOptions, sorted: &[Entry<'_>]) -> Result<usize> {
     let plan = plan_of(options, sorted)?;
     let mut len = HEAD_LEN as u64 + footer_len(plan.partition_bits) as u64;
     for (p, entries) in by_partition(&plan, sorted) {
@@ -82,7 +82,7 @@ pub fn table_len(options: &Options, sorted: &[Entry<'_>]) -> Result<usize> {
     })
 }
 
-fn plan_of(options: &Options, entries: &[Entry<'_>]) -> Result<Plan> {
+fn plan_of(options: &TableOptions, entries: &[Entry<'_>]) -> Result<Plan> {
     let opaque = matches!(options.value, ValueChoice::Fixed(v) if v.kind() == ValueKind::Opaque);
     let mut stats = KeyStats::default();
     for entry in entries {
@@ -105,10 +105,10 @@ pub const fn scratch_len(keys: usize) -> usize {
 /// is for [`Plan::write_partition`].
 ///
 /// # Errors
-/// As [`Options::plan`] and [`Plan::write_partition`]; [`Error::BufferTooSmall`] names what is needed.
+/// As [`TableOptions::plan`] and [`Plan::write_partition`]; [`Error::BufferTooSmall`] names what is needed.
 pub fn build<'k, K: Kernel>(
     kernel: K,
-    options: &Options,
+    options: &TableOptions,
     entries: &mut [Entry<'k>],
     spare: &mut [Entry<'k>],
     scratch: &mut [u64],

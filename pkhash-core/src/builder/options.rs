@@ -6,11 +6,11 @@ use crate::hash::KeyHasher;
 use crate::layout::Layout;
 use crate::value::{Value, ValueFormat};
 
-/// Keys of a partition that [`Options::plan`] aims at: a partition of short keys is then built within
+/// Keys of a partition that [`TableOptions::plan`] aims at: a partition of short keys is then built within
 /// a processor's cache, and a merge of large tables needs little memory.
 pub const PARTITION_KEYS: u64 = 1 << 17;
 
-/// Bytes of keys and values of a partition that [`Options::plan`] aims at, so that the memory for
+/// Bytes of keys and values of a partition that [`TableOptions::plan`] aims at, so that the memory for
 /// one partition stays bounded with long keys too.
 pub const PARTITION_BYTES: u64 = 8 << 20;
 
@@ -37,6 +37,12 @@ pub enum LayoutChoice {
     Fixed(Layout),
 }
 
+impl From<Layout> for LayoutChoice {
+    fn from(layout: Layout) -> Self {
+        Self::Fixed(layout)
+    }
+}
+
 /// Kind and width that a table's values are to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ValueChoice {
@@ -47,9 +53,23 @@ pub enum ValueChoice {
     Fixed(ValueFormat),
 }
 
+impl From<ValueFormat> for ValueChoice {
+    fn from(value: ValueFormat) -> Self {
+        Self::Fixed(value)
+    }
+}
+
 /// What a caller may choose about a table.
+///
+/// ```
+/// use pkhash_core::builder::TableOptions;
+/// use pkhash_core::{Layout, ValueFormat};
+/// let options = TableOptions::default().layout(Layout::Inline).value(ValueFormat::integer(4)?).filter_bits(10);
+/// # Ok::<(), pkhash_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+#[non_exhaustive]
+pub struct TableOptions {
     /// The layout.
     pub layout: LayoutChoice,
     /// The values.
@@ -69,7 +89,7 @@ pub struct Options {
     pub shape: PerfectShape,
 }
 
-impl Default for Options {
+impl Default for TableOptions {
     fn default() -> Self {
         Self {
             layout: LayoutChoice::Auto,
@@ -83,8 +103,19 @@ impl Default for Options {
     }
 }
 
+setters!(TableOptions {
+    layout: impl Into<LayoutChoice>,
+    value: impl Into<ValueChoice>,
+    filter_bits: impl Into<Option<u8>>,
+    hasher: KeyHasher,
+    partition_bits: impl Into<Option<u8>>,
+    packed: bool,
+    shape: PerfectShape,
+});
+
 /// What has to be known of all keys before the first partition can be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyStats {
     /// Number of keys.
     pub keys: u64,
@@ -140,7 +171,7 @@ impl KeyStats {
     }
 }
 
-impl Options {
+impl TableOptions {
     /// An entry with the hash that these options ask for.
     #[must_use]
     pub fn entry<'k>(&self, key: &'k [u8], value: &'k [u8]) -> Entry<'k> {

@@ -1,7 +1,7 @@
 //! The decisions about a table, and its partitions one by one.
 
 use super::{
-    Entry, KeyStats, LayoutChoice, Options, PARTITION_BYTES, PARTITION_KEYS, PerfectShape,
+    Entry, KeyStats, LayoutChoice, PARTITION_BYTES, PARTITION_KEYS, PerfectShape, TableOptions,
     ValueChoice,
 };
 use super::{solve, term_order};
@@ -20,7 +20,7 @@ use crate::layout::{Layout, copy, varint_len};
 use crate::value::{Value, ValueFormat, ValueKind};
 use crate::verify::set_in_filter;
 
-impl Options {
+impl TableOptions {
     /// Chooses layout, value width and partitions for keys that were counted. The counts may be too
     /// high (duplicates that will be dropped): that costs at most some bytes.
     ///

@@ -53,7 +53,9 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout.
-    pub const ALL: [Self; 3] = [Self::Inline, Self::TermOrder, Self::Perfect];
+    pub fn all() -> impl ExactSizeIterator<Item = Self> + Clone {
+        [Self::Inline, Self::TermOrder, Self::Perfect].into_iter()
+    }
 
     /// The name that the command and messages use.
     #[must_use]

@@ -17,6 +17,7 @@ use crate::value::Value;
 
 /// Bytes that a [`Lookup`] needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Want {
     /// What they are for.
     pub stage: Stage,
@@ -28,6 +29,7 @@ pub struct Want {
 
 /// The stages that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stage {
     /// One word of the filter: 8 bytes.
     Filter,

@@ -12,9 +12,7 @@ pub(crate) mod recipes;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use pkhash_core::builder::{
-    self, Entry, KeyStats, LayoutChoice, Options, PerfectShape, ValueChoice,
-};
+use pkhash_core::builder::{self, Entry, KeyStats, PerfectShape, TableOptions, ValueChoice};
 use pkhash_core::hash::{EMPTY, partition};
 use pkhash_core::segment_map::{LINE_TAGS, MapLine};
 use pkhash_core::{
@@ -64,7 +62,7 @@ pub(crate) fn assert_expected_arch() {
 }
 
 /// Builds a table of these pairs with buffers of just the size needed.
-pub(crate) fn try_build(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>> {
+pub(crate) fn try_build(options: &TableOptions, pairs: &[Pair]) -> Result<Vec<u8>> {
     let mut entries: Vec<Entry<'_>> =
         pairs.iter().map(|(key, value)| options.entry(key, value)).collect();
     let mut spare = vec![Entry::default(); entries.len()];
@@ -78,19 +76,19 @@ pub(crate) fn try_build(options: &Options, pairs: &[Pair]) -> Result<Vec<u8>> {
 
 /// Words of scratch with which a table of these pairs can be built: more than `builder::scratch_len`
 /// only for another shape.
-pub(crate) fn scratch_len(options: &Options, pairs: &[Pair]) -> usize {
+pub(crate) fn scratch_len(options: &TableOptions, pairs: &[Pair]) -> usize {
     let n = pairs.len();
     if options.shape == PerfectShape::default() {
         return builder::scratch_len(n);
     }
     // Any plan of this shape will do.
     let value = ValueChoice::Fixed(ValueFormat::opaque(0).expect("a width that values have"));
-    let plan = Options { value, ..*options }.plan(&KeyStats::default());
+    let plan = (*options).value(value).plan(&KeyStats::default());
     plan.map_or(0, |plan| plan.scratch_len(n)).max(builder::scratch_len(n))
 }
 
 /// [`try_build`] of pairs that a table can be made of.
-pub(crate) fn build(options: &Options, pairs: &[Pair]) -> Vec<u8> {
+pub(crate) fn build(options: &TableOptions, pairs: &[Pair]) -> Vec<u8> {
     try_build(options, pairs).expect("a table can be made of these")
 }
 
@@ -98,12 +96,8 @@ pub(crate) fn build(options: &Options, pairs: &[Pair]) -> Vec<u8> {
 pub(crate) const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
 
 /// A table of this layout with doc IDs.
-pub(crate) fn doc_ids(layout: Layout) -> Options {
-    Options {
-        layout: LayoutChoice::Fixed(layout),
-        value: ValueChoice::Fixed(ValueFormat::integer(4).unwrap()),
-        ..Options::default()
-    }
+pub(crate) fn doc_ids(layout: Layout) -> TableOptions {
+    TableOptions::default().layout(layout).value(ValueFormat::integer(4).unwrap())
 }
 
 /// A kernel of another width (a power of two), as plain as it can be.
@@ -196,6 +190,7 @@ pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option
             Stage::Pilot => &mut reads.pilots,
             Stage::OffsetLine => &mut reads.offset_lines,
             Stage::Record => &mut reads.records,
+            stage => panic!("{stage:?} is counted nowhere"),
         } += 1;
         reads.bytes += want.len as u64;
         if let Some(value) = state.supply(&data[from..from + want.len])? {

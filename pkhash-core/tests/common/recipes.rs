@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use pkhash_core::builder::{LayoutChoice, Options, PerfectShape, ValueChoice};
+use pkhash_core::builder::{PerfectShape, TableOptions, ValueChoice};
 use pkhash_core::{KeyHasher, Layout, ValueFormat};
 
 use super::{Pair, Rng, build, craft};
@@ -228,19 +228,19 @@ fn unit_4() -> Vec<Pair> {
 }
 
 impl Recipe {
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            layout: LayoutChoice::Fixed(self.layout),
-            value: self.value.map_or(ValueChoice::Auto, ValueChoice::Fixed),
-            filter_bits: Some(self.filter_bits),
-            hasher: KeyHasher::new(self.seed),
-            partition_bits: Some(self.partition_bits),
-            packed: self.packed,
-            shape: PerfectShape {
-                keys_per_100_buckets: 300,
-                keys_per_1000_slots: self.keys_per_1000_slots,
-            },
-        }
+    pub(crate) fn options(&self) -> TableOptions {
+        TableOptions::default()
+            .layout(self.layout)
+            .value(self.value.map_or(ValueChoice::Auto, ValueChoice::Fixed))
+            .filter_bits(self.filter_bits)
+            .hasher(KeyHasher::new(self.seed))
+            .partition_bits(self.partition_bits)
+            .packed(self.packed)
+            .shape(
+                PerfectShape::default()
+                    .keys_per_100_buckets(300)
+                    .keys_per_1000_slots(self.keys_per_1000_slots),
+            )
     }
 
     pub(crate) fn pairs(&self) -> Vec<Pair> {

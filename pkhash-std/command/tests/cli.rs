@@ -15,7 +15,7 @@ use common::{
     publish, slices,
 };
 use pkhash_std::{
-    Kernel, Options, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+    Kernel, TableFile, TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions,
 };
 
 /// A folder in which commands run.
@@ -1107,8 +1107,8 @@ fn offset_is_for_integers() {
     let shell = Shell::new();
     for name in ["a", "b"] {
         let value = ValueChoice::Fixed(ValueFormat::opaque(12).unwrap());
-        let table = Options { value, ..Options::default() };
-        let options = WriterOptions { table, ..WriterOptions::default() };
+        let table = TableOptions::default().value(value);
+        let options = WriterOptions::default().table(table);
         let mut writer =
             TableWriter::create(shell.0.path(&format!("{name}.pkh")), options).unwrap();
         for doc in 0..3u32 {
@@ -1203,8 +1203,8 @@ fn output_is_read_back() {
                 .enumerate()
                 .map(|(i, key)| (key.clone(), if set.is_empty() { int(i as u64) } else { vec![] }))
                 .collect();
-            let table = Options { value, ..Options::default() };
-            let options = WriterOptions { table, ..WriterOptions::default() };
+            let table = TableOptions::default().value(value);
+            let options = WriterOptions::default().table(table);
             publish(&shell.0.path("t.pkh"), options, slices(&model)).unwrap();
 
             let dumped = shell.run(&format!("dump t.pkh {form}")).expect(0).out;
@@ -1235,8 +1235,7 @@ fn output_is_read_back() {
             let got = shell.run_with_input(&format!("get t.pkh --keys - {form}"), &list).expect(0);
             shell.run_with_input(&line, &got.out).expect(0);
             let (_, bytes) =
-                build_bytes(WriterOptions { table, ..WriterOptions::default() }, slices(&asked))
-                    .unwrap();
+                build_bytes(WriterOptions::default().table(table), slices(&asked)).unwrap();
             assert!(shell.0.read("back.pkh") == bytes, "get {form} {set}");
         }
     }
@@ -1302,8 +1301,8 @@ fn the_input_is_not_replaced() {
 fn opaque_values_are_not_taken_for_integers() {
     let shell = Shell::new();
     let value = ValueChoice::Fixed(ValueFormat::opaque(2).unwrap());
-    let table = Options { value, ..Options::default() };
-    let options = WriterOptions { table, ..WriterOptions::default() };
+    let table = TableOptions::default().value(value);
+    let options = WriterOptions::default().table(table);
     let mut writer = TableWriter::create(shell.0.path("t.pkh"), options).unwrap();
     writer.add_bytes(b"a", &[0x12, 0x34]).unwrap();
     writer.publish().unwrap();
@@ -1547,11 +1546,8 @@ fn merging_with_a_companion() {
     shell.run("verify b.pkh").expect(0);
     // Doc ID and version: as `get` prints them.
     let model: Model = (0..3u8).map(|i| (vec![b'k', b'0' + i], vec![i; 12])).collect();
-    let options = Options {
-        value: ValueChoice::Fixed(ValueFormat::opaque(12).unwrap()),
-        ..Options::default()
-    };
-    let options = WriterOptions { table: options, ..WriterOptions::default() };
+    let options = TableOptions::default().value(ValueFormat::opaque(12).unwrap());
+    let options = WriterOptions::default().table(options);
     publish(&shell.0.path("v.pkh"), options, slices(&model)).unwrap();
     shell.run("merge v.pkh -o w.pkh --ordered").expect(0);
     shell.run("verify w.pkh").expect(0);

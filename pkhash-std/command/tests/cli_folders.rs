@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use common::command::{Run, command, run, run_with_input};
 use common::{Folder, Rng};
 use pkhash_std::{
-    Error, OpenOptions, Options, SegmentSet, TableFile, Value, ValueChoice, ValueFormat,
+    Error, OpenOptions, SegmentSet, TableFile, TableOptions, Value, ValueChoice, ValueFormat,
     WriterOptions, build_slice, open_tables, versioned_value, visit_tables,
 };
 
@@ -593,8 +593,8 @@ fn damage_is_found_by_all_that_read_whole_tables() {
     assert!(!shell.0.path("fails.pkh").exists());
     // The number of docs is read from values that are not integers.
     let value = ValueChoice::Fixed(ValueFormat::opaque(12).unwrap());
-    let table = Options { value, ..Options::default() };
-    let options = WriterOptions { table, ..WriterOptions::default() };
+    let table = TableOptions::default().value(value);
+    let options = WriterOptions::default().table(table);
     let keys: Vec<&str> = one_length.lines().collect();
     let value = |i: usize| versioned_value(i as u32, 7);
     build_slice(&keys, value, shell.0.path("good.pkh"), &options).unwrap();

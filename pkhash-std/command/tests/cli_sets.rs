@@ -8,7 +8,9 @@ use std::fs;
 
 use common::command::{Run, command, run, run_with_input};
 use common::{Folder, Model, Rng, publish, slices};
-use pkhash_std::{Options, TableFile, ValueChoice, ValueFormat, WriterOptions, versioned_value};
+use pkhash_std::{
+    TableFile, TableOptions, ValueChoice, ValueFormat, WriterOptions, versioned_value,
+};
 use roaring::RoaringBitmap;
 
 /// A folder in which commands run.
@@ -544,8 +546,8 @@ fn values_that_are_no_doc_ids() {
     shell.table("far.pkh", "a 5\nb 4294967294\n", "");
     shell.table("none.pkh", "", "");
     let value = ValueFormat::opaque(6).unwrap();
-    let options = Options { value: ValueChoice::Fixed(value), ..Options::default() };
-    let options = WriterOptions { table: options, ..WriterOptions::default() };
+    let options = TableOptions::default().value(value);
+    let options = WriterOptions::default().table(options);
     let model: Model = [(b"a".to_vec(), vec![1; 6])].into();
     publish(&shell.0.path("opaque.pkh"), options, slices(&model)).unwrap();
     shell.0.write("del", "1\n");
@@ -606,8 +608,8 @@ fn versioned_values_have_doc_ids() {
             (format!("{name}{i}").into_bytes(), versioned_value(*doc, 77).to_vec())
         };
         let model: Model = docs.iter().enumerate().map(pair).collect();
-        let table = Options { value, ..Options::default() };
-        let options = WriterOptions { table, ..WriterOptions::default() };
+        let table = TableOptions::default().value(value);
+        let options = WriterOptions::default().table(table);
         publish(&shell.0.path(&format!("{name}.pkh")), options, slices(&model)).unwrap();
     }
     shell.0.write("a.del", "1\n");

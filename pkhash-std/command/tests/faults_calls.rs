@@ -512,17 +512,15 @@ const CHILD: &str = "PKHASH_TEST_CHILD";
 #[test]
 fn child() {
     let Ok(order) = std::env::var(CHILD) else { return };
-    let options = CompanionOptions {
-        memory: pkhash_std::MIN_COMPANION_MEMORY,
-        threads: 1,
-        temp_dir: Some("spill".into()),
-        ..CompanionOptions::default()
-    };
+    let options = CompanionOptions::default()
+        .memory(pkhash_std::MIN_COMPANION_MEMORY)
+        .threads(1)
+        .temp_dir(std::path::PathBuf::from("spill"));
     let done = match order.as_str() {
         "slice" => {
             let list = fs::read("list").unwrap();
             let keys: Vec<&[u8]> = list.split(|byte| *byte == b'\n').collect();
-            let options = WriterOptions { threads: 1, ..WriterOptions::default() };
+            let options = WriterOptions::default().threads(1);
             build_slice(&keys, |i| (i as u32).to_le_bytes(), "out.pkh", &options).map(|_| ())
         }
         "companion" => TableFile::open("t.pkh")

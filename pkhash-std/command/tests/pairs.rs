@@ -20,14 +20,14 @@ use pkhash_std::{
 
 /// Publishes a table of these numbers, and its companion.
 fn publish_both(path: &Path, prefix: &str, n: u64) -> Result<()> {
-    let mut writer = TableWriter::create(path, WriterOptions { threads: 1, ..Default::default() })?;
+    let mut writer = TableWriter::create(path, WriterOptions::default().threads(1))?;
     for (key, value) in &numbered(prefix, 0..n) {
         writer.add(key, u64::from_le_bytes(value[..8].try_into().unwrap()))?;
     }
     let (_, table) = writer.finish()?;
     let mut companion = Publication::begin_like(companion_path(path), path)?;
     let written = table.open_table(OpenOptions::new())?;
-    let options = CompanionOptions { threads: 1, ..CompanionOptions::default() };
+    let options = CompanionOptions::default().threads(1);
     build_companion_publication(&written, &mut companion, &options)?;
     publish_pair([], table, companion)
 }
@@ -154,8 +154,7 @@ fn change_folder(folder: &Path) -> Result<()> {
     // Keys that do not fit the memory, spilled after the change, too, to a folder that is relative.
     let create = |name: &str, temp_dir: Option<&str>| {
         let temp_dir = temp_dir.map(Into::into);
-        let options =
-            WriterOptions { memory: MIN_MEMORY, threads: 1, temp_dir, ..Default::default() };
+        let options = WriterOptions::default().memory(MIN_MEMORY).threads(1).temp_dir(temp_dir);
         TableWriter::create(name, options)
     };
     for (name, temp) in [("t.pkh", None), ("sub/s.pkh", None), ("./u.pkh", Some("sub"))] {
@@ -175,20 +174,16 @@ fn change_folder(folder: &Path) -> Result<()> {
         go(&b);
         (i as u32).to_le_bytes()
     };
-    build_slice(&keys, value, "slice.pkh", &WriterOptions { threads: 1, ..Default::default() })?;
+    build_slice(&keys, value, "slice.pkh", &WriterOptions::default().threads(1))?;
     go(&a);
     let table = TableFile::open("slice.pkh")?;
     let to_b = b.clone();
     let progress = pkhash_std::Progress::default()
         .reported_to(move |_, _| std::env::set_current_dir(&to_b).unwrap());
-    let inputs = [MergeInput { table: &table, docs: DocMap::Offset(5) }];
-    merge(
-        &inputs,
-        "merged.pkh",
-        &MergeOptions { progress: progress.clone(), ..Default::default() },
-    )?;
+    let inputs = [MergeInput::new(&table).docs(DocMap::Offset(5))];
+    merge(&inputs, "merged.pkh", &MergeOptions::default().progress(progress.clone()))?;
     go(&a);
-    let options = CompanionOptions { progress, ..CompanionOptions::default() };
+    let options = CompanionOptions::default().progress(progress);
     build_companion(&table, "slice.pkh.fst", &options)?;
     Ok(())
 }

@@ -12,6 +12,7 @@ pub const DELETED: u32 = u32::MAX;
 /// What becomes of an input's doc IDs. Where a value has its doc ID, says
 /// [`ValueFormat::doc_id_width`](pkhash_core::ValueFormat::doc_id_width); its other bytes are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DocMap {
     /// They stay.
     #[default]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::builder::{
-    Entry, KeyStats, LayoutChoice, Options, PerfectShape, Plan, ValueChoice,
+    Entry, KeyStats, LayoutChoice, PerfectShape, Plan, TableOptions, ValueChoice,
 };
 use pkhash_core::{KeyHasher, RecordPlace, ValueFormat, ValueKind};
 use pkhash_simd::Kernel;
@@ -33,6 +33,7 @@ use inputs::{Inputs, NUMBER, coarser};
 
 /// A table to merge, and what becomes of its doc IDs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MergeInput<'a> {
     /// The table.
     pub table: &'a TableFile,
@@ -40,8 +41,24 @@ pub struct MergeInput<'a> {
     pub docs: DocMap,
 }
 
+impl<'a> MergeInput<'a> {
+    /// A table whose docs keep their IDs.
+    #[must_use]
+    pub const fn new(table: &'a TableFile) -> Self {
+        Self { table, docs: DocMap::Keep }
+    }
+
+    /// Old doc IDs to new ones.
+    #[must_use]
+    pub fn docs(mut self, docs: DocMap) -> Self {
+        self.docs = docs;
+        self
+    }
+}
+
 /// How tables are merged. The kind of the values is that of the inputs, which share it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MergeOptions {
     /// The layout, as for a table that is built.
     pub layout: LayoutChoice,
@@ -97,6 +114,22 @@ impl Default for MergeOptions {
         }
     }
 }
+
+setters!(MergeOptions {
+    layout: impl Into<LayoutChoice>,
+    value: impl Into<ValueChoice>,
+    filter_bits: impl Into<Option<u8>>,
+    partition_bits: impl Into<Option<u8>>,
+    packed: bool,
+    shape: PerfectShape,
+    hasher: impl Into<Option<KeyHasher>>,
+    memory: usize,
+    temp_dir: impl Into<Option<PathBuf>>,
+    threads: usize,
+    kernel: impl Into<Option<Kernel>>,
+    on_duplicate: OnDuplicate,
+    progress: Progress,
+});
 
 /// Merges tables and publishes the result at `path`, which may be that of an input: the inputs stay
 /// as they are, open, until their [`TableFile`]s are dropped.
@@ -160,15 +193,14 @@ fn merge_into(
         (value, _) => value,
     };
     let hasher = options.hasher.or(first.map(|first| first.hasher)).unwrap_or(KeyHasher::new(0));
-    let table = Options {
-        layout: options.layout,
-        value,
-        filter_bits: options.filter_bits.or(first.map(|first| first.filter_bits)),
-        hasher,
-        partition_bits: options.partition_bits,
-        packed: options.packed,
-        shape: options.shape,
-    };
+    let table = TableOptions::default()
+        .layout(options.layout)
+        .value(value)
+        .filter_bits(options.filter_bits.or(first.map(|first| first.filter_bits)))
+        .hasher(hasher)
+        .partition_bits(options.partition_bits)
+        .packed(options.packed)
+        .shape(options.shape);
     let pool = Pool::new(options.threads, 1 << pkhash_core::MAX_PARTITION_BITS);
     let mut stats = KeyStats::default();
     for (i, input) in inputs.iter().enumerate() {

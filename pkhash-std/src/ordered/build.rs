@@ -23,6 +23,7 @@ use crate::writer::DEFAULT_MEMORY;
 
 /// How a companion is built.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CompanionOptions {
     /// Bytes for sorting; what the fst's builder needs besides is a few MB, and some 100 bytes for each
     /// byte of the longest key. At least [`MIN_COMPANION_MEMORY`].
@@ -42,8 +43,16 @@ impl Default for CompanionOptions {
     }
 }
 
+setters!(CompanionOptions {
+    memory: usize,
+    threads: usize,
+    temp_dir: impl Into<Option<PathBuf>>,
+    progress: Progress,
+});
+
 /// A companion that was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BuiltCompanion {
     /// Its keys: those of the table.
     pub keys: u64,

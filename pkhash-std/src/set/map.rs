@@ -18,6 +18,7 @@ use crate::threads::pool;
 
 /// How to build a segment map.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SegmentMapOptions {
     /// Threads; 0: one for each core.
     pub threads: usize,
@@ -41,8 +42,16 @@ impl Default for SegmentMapOptions {
     }
 }
 
+setters!(SegmentMapOptions {
+    threads: usize,
+    memory: usize,
+    progress: Progress,
+    seed: impl Into<Option<u64>>,
+});
+
 /// The facts of a set's segment map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SegmentMapInfo {
     /// Bytes of memory, shared by all snapshots that have the map.
     pub bytes: usize,

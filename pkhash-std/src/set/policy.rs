@@ -30,6 +30,7 @@ impl SegmentInfo {
 ///
 /// Sizes are in keys whose docs are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TieredPolicy {
     /// How many segments of one size are left alone, and the most that are merged into one; at least 2.
     pub segments_per_tier: usize,
@@ -58,6 +59,14 @@ impl Default for TieredPolicy {
         }
     }
 }
+
+setters!(TieredPolicy {
+    segments_per_tier: usize,
+    max_merged_keys: u64,
+    floor_keys: u64,
+    max_deleted_percent: u8,
+    neighbours: bool,
+});
 
 /// A merge that could be proposed: the lower the better.
 #[derive(Clone, Copy)]

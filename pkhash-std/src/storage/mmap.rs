@@ -55,7 +55,7 @@ impl OpenOptions {
     /// ```no_run
     /// use pkhash_std::OpenOptions;
     /// // SAFETY: the file is replaced by rename only, as this crate does.
-    /// let table = unsafe { OpenOptions::new().preload(true).map("ids.pkh")? };
+    /// let table = unsafe { OpenOptions::new().preload(true).open_mapped("ids.pkh")? };
     /// # Ok::<(), pkhash_std::Error>(())
     /// ```
     ///

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use pkhash_core::Error as CoreError;
 use pkhash_core::builder::{self, Entry, KeyStats};
 use pkhash_std::{
-    Built, Error, Kernel, OpenOptions, Options, Result, TableFile, TableWriter, Value, ValueChoice,
-    ValueKind, WriterOptions,
+    Built, Error, Kernel, OpenOptions, Result, TableFile, TableOptions, TableWriter, Value,
+    ValueChoice, ValueKind, WriterOptions,
 };
 
 pub use opening::modes;
@@ -115,7 +115,7 @@ pub fn open_all(path: &Path) -> Vec<TableFile> {
 }
 
 /// Adds a value in the way that the options' values ask for: from 8 bytes for integers.
-fn add(writer: &mut TableWriter, options: &Options, key: &[u8], value: &[u8]) -> Result<()> {
+fn add(writer: &mut TableWriter, options: &TableOptions, key: &[u8], value: &[u8]) -> Result<()> {
     match options.value {
         ValueChoice::Fixed(format) if format.kind() != ValueKind::Integer => {
             writer.add_bytes(key, value)
@@ -156,7 +156,7 @@ pub fn publish<'p>(
 
 /// The same table by the core alone, which has all keys in memory. No key comes twice.
 pub fn build_in_core<'p>(
-    options: &Options,
+    options: &TableOptions,
     pairs: impl IntoIterator<Item = (&'p [u8], &'p [u8])>,
 ) -> Result<Vec<u8>, CoreError> {
     let mut entries: Vec<Entry<'_>> =
@@ -175,7 +175,10 @@ pub fn build_in_core<'p>(
 }
 
 /// Keys whose hash is that of another key: of all partitions, and of the one that has most.
-pub fn exceptions<'k>(options: &Options, keys: impl IntoIterator<Item = &'k [u8]>) -> (u64, u64) {
+pub fn exceptions<'k>(
+    options: &TableOptions,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+) -> (u64, u64) {
     let mut hashes: Vec<u64> = keys.into_iter().map(|key| options.hasher.hash(key)).collect();
     hashes.sort_unstable();
     // A few keys are in one partition unless more were asked for.

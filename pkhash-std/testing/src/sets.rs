@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pkhash_std::{
-    Error, Hit, LiveDocs, Options, Result, Segment, SegmentMapOptions, SegmentSet, TableFile,
+    Error, Hit, LiveDocs, Result, Segment, SegmentMapOptions, SegmentSet, TableFile, TableOptions,
     VERSIONED_WIDTH, ValueChoice, ValueFormat, VersionedHit, WriterOptions, versioned_value,
 };
 use roaring::RoaringBitmap;
@@ -19,17 +19,17 @@ pub fn versioned() -> ValueChoice {
 }
 
 pub fn try_table_with(
-    options: Options,
+    options: TableOptions,
     pairs: &Pairs,
     open: impl Into<Opening>,
 ) -> Result<TableFile> {
     let folder = Folder::new();
-    let options = WriterOptions { table: options, threads: 1, ..WriterOptions::default() };
+    let options = WriterOptions::default().table(options).threads(1);
     let (_, bytes) = build_bytes(options, of_slice(pairs))?;
     open.into().open(folder.write("segment.pkh", bytes))
 }
 
-pub fn table_with(options: Options, pairs: &Pairs, open: impl Into<Opening>) -> TableFile {
+pub fn table_with(options: TableOptions, pairs: &Pairs, open: impl Into<Opening>) -> TableFile {
     try_table_with(options, pairs, open).unwrap()
 }
 
@@ -40,7 +40,7 @@ pub struct Parts {
     /// Whether the table has the versions.
     pub versions: bool,
     /// How the table is made; the values are as `versions` says.
-    pub options: Options,
+    pub options: TableOptions,
     pub open: Opening,
     pub doc_base: u32,
     /// How much greater than its greatest version the segment says that it is; `None`: says nothing.
@@ -73,7 +73,7 @@ impl Model {
                 (key.clone(), value)
             })
             .collect();
-        let table = try_table_with(Options { value, ..options }, &pairs, open)?;
+        let table = try_table_with(options.value(value), &pairs, open)?;
         let mut segment = Segment::new(table).with_doc_base(doc_base);
         if let Some(slack) = slack.filter(|_| versions) {
             let max = segment.table().max_version().unwrap();
@@ -306,7 +306,7 @@ impl Snapshot {
             Step::Map { threads, memory } => {
                 let seed = Some(memory as u64);
                 let options =
-                    SegmentMapOptions { threads, memory, seed, ..SegmentMapOptions::default() };
+                    SegmentMapOptions::default().threads(threads).memory(memory).seed(seed);
                 next.set = self.set.with_segment_map(&options).unwrap();
                 next.models.iter_mut().for_each(|(_, mapped)| *mapped = true);
                 next.entries = next.set.keys();

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_core::builder::KeyStats;
 use pkhash_std::{
-    MAX_SEGMENTS, Options, Segment, SegmentMapOptions, SegmentSet, ValueChoice, WriterOptions,
+    MAX_SEGMENTS, Segment, SegmentMapOptions, SegmentSet, TableOptions, ValueChoice, WriterOptions,
     build_slice,
 };
 use serde_json::json;
@@ -131,14 +131,12 @@ impl Args {
                 value.width()
             )));
         }
-        let table = Options {
-            layout: make.layout,
-            value: make.value,
-            filter_bits: self.filter_bits,
-            partition_bits: make.partition_bits,
-            packed: make.packed,
-            ..Options::default()
-        };
+        let table = TableOptions::default()
+            .layout(make.layout)
+            .value(make.value)
+            .filter_bits(self.filter_bits)
+            .partition_bits(make.partition_bits)
+            .packed(make.packed);
         check(&table, kinds, &shapes)?;
         let place = self.folder.clone().unwrap_or_else(std::env::temp_dir);
         let folder = tempfile::Builder::new().prefix("pkhash-bench-").tempdir_in(&place);
@@ -148,7 +146,7 @@ impl Args {
         cancel.remove_on_exit([folder.path()]);
         let progress = ui::progress("building", &cancel);
         let threads = self.make.threads;
-        let options = WriterOptions { table, threads, progress, ..WriterOptions::default() };
+        let options = WriterOptions::default().table(table).threads(threads).progress(progress);
         let (out, rows) = (Output::new(), Vec::new());
         let limit = self.limit()?;
         let mut bench = Bench { args: &self, cancel, options, folder, out, rows };
@@ -253,16 +251,12 @@ impl Args {
 }
 
 /// Plans the largest table of each kind, so that options that do not fit fail before anything is measured.
-fn check(table: &Options, kinds: &[Kind], shapes: &[Docs]) -> Result<()> {
+fn check(table: &TableOptions, kinds: &[Kind], shapes: &[Docs]) -> Result<()> {
     for (kind, docs) in kinds.iter().flat_map(|kind| shapes.iter().map(move |docs| (kind, docs))) {
         let (len, keys) = (kind.key_len() as u64, u64::from(docs.largest()));
-        let stats = KeyStats {
-            keys,
-            key_bytes: keys * len,
-            min_key_len: len,
-            max_key_len: len,
-            max_value: keys - 1,
-        };
+        let mut stats = KeyStats::default();
+        (stats.keys, stats.key_bytes, stats.max_value) = (keys, keys * len, keys - 1);
+        (stats.min_key_len, stats.max_key_len) = (len, len);
         table.plan(&stats).map_err(|error| {
             Fail::message(format_args!("{}: IDs of {len} bytes: {error}", kind.name()))
         })?;
@@ -405,11 +399,8 @@ impl Bench<'_> {
         let progress = ui::progress("mapping", &self.cancel);
         let threads = self.args.make.threads;
         let began = Instant::now();
-        let set = set.with_segment_map(&SegmentMapOptions {
-            threads,
-            progress,
-            ..SegmentMapOptions::default()
-        })?;
+        let set = set
+            .with_segment_map(&SegmentMapOptions::default().threads(threads).progress(progress))?;
         let build_time = began.elapsed();
         let bytes = set.segment_map().map_or(0, |map| map.bytes);
         let bytes_per_key = bytes as f64 / f64::from(self.args.keys);

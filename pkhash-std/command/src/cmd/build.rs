@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::{
-    Built, BuiltCompanion, CompanionOptions, KeyHasher, OnDuplicate, OpenOptions, Options,
-    Publication, TableFile, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+    Built, BuiltCompanion, CompanionOptions, KeyHasher, OnDuplicate, OpenOptions, Publication,
+    TableFile, TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions,
     build_companion_publication, companion_path, publish_pair,
 };
 use serde_json::json;
@@ -173,23 +173,22 @@ impl Args {
         } else {
             make.value
         };
-        let options = WriterOptions {
-            table: Options {
-                layout: make.layout,
-                value,
-                filter_bits: self.filter_bits,
-                hasher: KeyHasher::new(self.seed),
-                partition_bits: make.partition_bits,
-                packed: make.packed,
-                ..Options::default()
-            },
-            memory: self.memory,
-            threads: self.make.threads,
-            kernel: Some(ui::kernel()?),
-            temp_dir: self.temp_dir.clone(),
-            on_duplicate: self.on_duplicate.into(),
-            progress: ui::progress("building", &cancel),
-        };
+        let options = WriterOptions::default()
+            .table(
+                TableOptions::default()
+                    .layout(make.layout)
+                    .value(value)
+                    .filter_bits(self.filter_bits)
+                    .hasher(KeyHasher::new(self.seed))
+                    .partition_bits(make.partition_bits)
+                    .packed(make.packed),
+            )
+            .memory(self.memory)
+            .threads(self.make.threads)
+            .kernel(ui::kernel()?)
+            .temp_dir(self.temp_dir.clone())
+            .on_duplicate(self.on_duplicate.into())
+            .progress(ui::progress("building", &cancel));
         let to_stdout = self.output == Path::new("-");
         check_ordered(self.ordered, &self.output)?;
         if !to_stdout && self.input != Path::new("-") {
@@ -236,12 +235,10 @@ impl Args {
         } else {
             let (built, table) =
                 writer.finish().map_err(|error| self.name_lines(&from, &seen, error))?;
-            let options = CompanionOptions {
-                memory: self.memory,
-                threads: self.make.threads,
-                temp_dir: self.temp_dir.clone(),
-                ..CompanionOptions::default()
-            };
+            let options = CompanionOptions::default()
+                .memory(self.memory)
+                .threads(self.make.threads)
+                .temp_dir(self.temp_dir.clone());
             let make = build_companion_publication;
             (built, publish(Vec::new(), table, companion, &cancel, options, make)?)
         };
@@ -301,7 +298,7 @@ where
         Publication::commit_all(files)?;
         return Ok(None);
     };
-    let options = CompanionOptions { progress: ui::progress("ordering", cancel), ..options };
+    let options = options.progress(ui::progress("ordering", cancel));
     let made = table
         .open_table_by(|path| map::table(OpenOptions::new(), path))
         .and_then(|written| make(&written, &mut companion, &options));

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
 use pkhash_std::{
-    DocMap, MergeInput, MergeOptions, OpenOptions, TableFile, TableWriter, Value, WriterOptions,
-    merge,
+    MergeInput, MergeOptions, OpenOptions, TableFile, TableWriter, Value, WriterOptions, merge,
 };
 use serde_json::json;
 
@@ -78,7 +77,7 @@ impl Args {
         let began = Instant::now();
         let mut bytes = 0;
         for s in 0..segments {
-            let options = WriterOptions { progress: progress(), ..WriterOptions::default() };
+            let options = WriterOptions::default().progress(progress());
             let mut writer = TableWriter::create(path(s), options)?;
             for doc in begin(s)..begin(s + 1) {
                 writer.add(&uuid(doc), doc.into())?;
@@ -143,10 +142,9 @@ impl Args {
         look_up(&tables, &format!("{segments} segment{plural}, 10 % absent"))?;
 
         let merged = folder.join("merged.pkh");
-        let inputs: Vec<_> =
-            tables.iter().map(|table| MergeInput { table, docs: DocMap::Keep }).collect();
+        let inputs: Vec<_> = tables.iter().map(MergeInput::new).collect();
         let began = Instant::now();
-        let options = MergeOptions { progress: progress(), ..MergeOptions::default() };
+        let options = MergeOptions::default().progress(progress());
         let built = merge(&inputs, &merged, &options)?;
         let merge_time = began.elapsed();
         let table = open(&merged)?;

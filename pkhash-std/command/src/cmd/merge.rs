@@ -106,7 +106,7 @@ impl Args {
         let inputs: Vec<MergeInput<'_>> = tables
             .iter()
             .zip(self.doc_maps(&tables, folder)?)
-            .map(|(table, docs)| MergeInput { table, docs })
+            .map(|(table, docs)| MergeInput::new(table).docs(docs))
             .collect();
         let maps = self.maps_to_write(&tables, &inputs, folder)?;
         let make = self.make.make()?;
@@ -114,21 +114,19 @@ impl Args {
             note_shared_docs(&tables);
         }
         note_seeds(&tables, self.seed);
-        let options = MergeOptions {
-            layout: make.layout,
-            value: make.value,
-            filter_bits: self.filter_bits,
-            partition_bits: make.partition_bits,
-            packed: make.packed,
-            hasher: self.seed.map(KeyHasher::new),
-            memory: self.memory,
-            temp_dir: self.temp_dir.clone(),
-            threads: self.make.threads,
-            kernel: Some(ui::kernel()?),
-            on_duplicate: self.on_duplicate.into(),
-            progress: ui::progress("merging", &cancel),
-            ..MergeOptions::default()
-        };
+        let options = MergeOptions::default()
+            .layout(make.layout)
+            .value(make.value)
+            .filter_bits(self.filter_bits)
+            .partition_bits(make.partition_bits)
+            .packed(make.packed)
+            .hasher(self.seed.map(KeyHasher::new))
+            .memory(self.memory)
+            .temp_dir(self.temp_dir.clone())
+            .threads(self.make.threads)
+            .kernel(ui::kernel()?)
+            .on_duplicate(self.on_duplicate.into())
+            .progress(ui::progress("merging", &cancel));
         let before = companion_before(&self.output, self.ordered)?;
         let (built, companion) = if self.output == Path::new("-") {
             check_stdout()?;
@@ -146,12 +144,10 @@ impl Args {
             let files = write_doc_maps(&maps, &cancel)?;
             let built = merge_publication(&inputs, &mut table, &options)
                 .map_err(|error| self.name_input(error))?;
-            let options = CompanionOptions {
-                memory: self.memory,
-                threads: self.make.threads,
-                temp_dir: self.temp_dir.clone(),
-                ..CompanionOptions::default()
-            };
+            let options = CompanionOptions::default()
+                .memory(self.memory)
+                .threads(self.make.threads)
+                .temp_dir(self.temp_dir.clone());
             let make = |table: &_, publication: &mut _, options: &_| match &terms {
                 Some(terms) => {
                     merge_companions_publication(&inputs, terms, table, publication, options)
