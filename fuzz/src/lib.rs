@@ -271,7 +271,7 @@ pub fn roundtrip(contents: &Contents) {
         (built, written) => panic!("{:?}, {:?}", built.map(|_| ()), written.map(|_| ())),
     };
     let table = Table::open(&bytes).expect("a table that was built");
-    let width = usize::from(table.footer().value.width());
+    let width = usize::from(table.footer().value().width());
     for value in model.values_mut() {
         value.truncate(width);
     }
@@ -392,7 +392,7 @@ pub fn merge(merge: &Merge) {
         Ok(_) => {
             assert!(!twice || on_duplicate != OnDuplicate::Error, "a duplicate that was not named");
             let table = Table::open(&out).expect("a table that was merged");
-            let width = usize::from(table.footer().value.width());
+            let width = usize::from(table.footer().value().width());
             let model: BTreeMap<_, _> = model
                 .into_iter()
                 .map(|(key, doc)| (key, doc.to_le_bytes()[..width].to_vec()))

@@ -128,8 +128,8 @@ impl<'a> Table<'a> {
     /// Offset and bytes of a section, padding included; nothing if it is not one of the layout's or not
     /// inside the table.
     pub(crate) fn section(&self, entry: &Partition, section: Section) -> (u64, &'a [u8]) {
-        let found = self.footer.layout.sections().iter().position(|s| *s == section);
-        let Some((offset, len)) = found.map(|i| self.footer.sections(entry)[i]) else {
+        let found = self.footer.layout.section_list().iter().position(|s| *s == section);
+        let Some((offset, len)) = found.map(|i| self.footer.section_places(entry)[i]) else {
             return (entry.offset, &[]);
         };
         let bytes = || {

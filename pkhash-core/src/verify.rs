@@ -114,8 +114,7 @@ impl Table<'_> {
             expected: partitions - 1,
             found: p.into(),
         })?;
-        for (section, expected) in self.footer().layout.sections().into_iter().zip(entry.checksums)
-        {
+        for (section, expected) in self.footer().layout.sections().zip(entry.checksums) {
             let (offset, bytes) = self.section(entry, section);
             let found = if bytes.is_empty() { 0 } else { checksum(bytes) };
             if found != expected {

@@ -59,7 +59,7 @@ fn a_hundred_thousand_keys_of_one_home_slot() {
         let table = Table::open(&bytes).unwrap();
         assert_eq!(table.verify(), Ok(()));
         let (entry, footer) = (table.partition(0).unwrap(), table.footer());
-        assert_eq!((footer.partition_bits, u64::from(entry.probe_limit)), (0, N));
+        assert_eq!((footer.partition_bits(), u64::from(entry.probe_limit)), (0, N));
         assert_eq!(entry.slots, entry.homes, "they all fit behind the first home slot");
 
         // Found after as many compares as there are keys before: the 1st, the last, and some between. Sorted by
@@ -162,7 +162,7 @@ fn a_hundred_thousand_keys_of_one_bucket() {
     let bytes = build(&options.hasher(KeyHasher::new(1)), &all);
     assert_eq!(Table::open(&bytes).unwrap().partition(0).unwrap().seed, 0);
     let bytes = build(&doc_ids(Layout::TermOrder).partition_bits(1), &all);
-    assert_eq!(footer_of(&bytes).keys, N);
+    assert_eq!(footer_of(&bytes).keys(), N);
 }
 
 /// Keys of one 64-bit hash: a perfect partition takes 65 of them.
@@ -173,7 +173,7 @@ fn a_hundred_thousand_keys_of_one_hash() {
     let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found: N - 1 };
     assert_eq!(try_build(&options, &pairs), Err(wrong));
     let bytes = build(&options.hasher(KeyHasher::new(1)), &pairs);
-    assert_eq!(footer_of(&bytes).exceptions, 0);
+    assert_eq!(footer_of(&bytes).exceptions(), 0);
     // Term-order takes them all, and looks at each; the lengths of inline keys end at 31.
     let options = doc_ids(Layout::TermOrder).filter_bits(0);
     let bytes = build(&options, &pairs);
@@ -221,7 +221,7 @@ fn the_bound_of_probing_layouts_is_reached_and_kept() {
             let table = Table::open(&bytes).unwrap();
             let (key, p, entry, first) = loop {
                 let key = rng.bytes(16);
-                let hash = footer.hasher.hash(&key);
+                let hash = footer.hasher().hash(&key);
                 let p = partition(hash, bits);
                 let entry = table.partition(p).unwrap();
                 let first = home(hash, bits, entry.homes);
@@ -229,7 +229,7 @@ fn the_bound_of_probing_layouts_is_reached_and_kept() {
                     break (key, p as usize, entry, first);
                 }
             };
-            let (hash, limit) = (footer.hasher.hash(&key), u64::from(entry.keys));
+            let (hash, limit) = (footer.hasher().hash(&key), u64::from(entry.keys));
             let [filter, control_bytes, words, _] = raw::sections(&bytes, p);
             bytes[filter].fill(0xff);
             bytes[control_bytes].fill(control(hash));
@@ -285,7 +285,7 @@ fn the_bound_of_perfect_tables_is_reached_and_kept() {
         }
         let bytes = build(&options, &pairs);
         let footer = footer_of(&bytes);
-        assert_eq!((footer.exceptions, u64::from(footer.max_key_len)), (64, longest as u64));
+        assert_eq!((footer.exceptions(), u64::from(footer.max_key_len())), (64, longest as u64));
         let absent = key(200);
         let record =
             if lines { (4 + longest as u64 + 1).next_multiple_of(16) } else { 4 + longest as u64 };

@@ -225,7 +225,7 @@ fn control_bytes_of_every_kind_end_every_probe() {
             continue;
         }
         // The byte that is sought, for some keys; `exercise` counts the reads.
-        let hasher = Table::open(&bytes).unwrap().footer().hasher;
+        let hasher = Table::open(&bytes).unwrap().footer().hasher();
         for key in some(&keys, 20, 0) {
             let mut damaged = bytes.clone();
             for p in 0..raw::partitions(&bytes) {
@@ -517,7 +517,7 @@ fn offset_lines_that_overlap_end_a_scan() {
     }
     raw::repair_all(&mut bytes);
     let table = Table::open(&bytes).unwrap();
-    assert_eq!(table.footer().unit, 1);
+    assert_eq!(table.footer().unit(), 1);
     // Copies of one key are one.
     assert_eq!(table.iter().collect::<Result<Vec<_>, _>>().map(|all| all.len()), Ok(1));
     assert!(table.verify().is_err());

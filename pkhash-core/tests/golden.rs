@@ -55,7 +55,7 @@ fn valid_files_answer_like_their_recipes() {
     for recipe in RECIPES {
         let bytes = recipe.golden();
         let table = Table::open(&bytes).unwrap_or_else(|e| panic!("{}: {e}", recipe.name));
-        let width = usize::from(table.footer().value.width());
+        let width = usize::from(table.footer().value().width());
         let model: BTreeMap<_, _> =
             recipe.pairs().into_iter().map(|(key, value)| (key, value[..width].to_vec())).collect();
         let mut absent: Vec<Vec<u8>> = [0, 1, 4, 8, 9, 10, 16, 22, 31, 36, 127, 128, 300]
@@ -193,7 +193,7 @@ fn partition_bits_belong_to_the_layout() {
         let mut bytes = common::build(&options, &[]);
         let table = Table::open(&bytes).unwrap();
         assert_eq!(table.verify(), Ok(()));
-        assert_eq!(table.footer().partition_bits, bits);
+        assert_eq!(table.footer().partition_bits(), bits);
         for layout in [raw::INLINE, raw::TERM_ORDER] {
             set_tail(&mut bytes, "layout", layout.into());
             raw::repair_footer(&mut bytes);
@@ -246,7 +246,7 @@ fn places_lead_to_records() {
         let table = Table::open(bytes).unwrap();
         for record in &table {
             let (key, value) = record.unwrap();
-            if table.footer().layout != Layout::Perfect {
+            if table.footer().layout() != Layout::Perfect {
                 assert!(matches!(table.place_of(key), Err(Error::TooLarge { .. })));
                 continue;
             }
@@ -258,7 +258,7 @@ fn places_lead_to_records() {
             for other in &files {
                 let other = Table::open(other).unwrap();
                 if let Some((key, value)) = other.record_at(place) {
-                    let width = usize::from(other.footer().value.width());
+                    let width = usize::from(other.footer().value().width());
                     assert_eq!(value.as_bytes().len(), width);
                     assert!(place.offset() + key.len() <= other.as_bytes().len());
                 }

@@ -392,10 +392,10 @@ fn numbers(error: &Error) -> (u64, u64) {
 /// Searches a table whose body nobody holds: whatever is read, all reads lie in the body. The device answers with
 /// what keeps a lookup going longest.
 fn search(footer: &Footer, end: &[u8]) {
-    let body = footer.file_len - footer.footer_len() as u64;
-    let shortest = if footer.layout == Layout::TermOrder { 0 } else { footer.min_key_len };
+    let body = footer.file_len() - footer.footer_len() as u64;
+    let shortest = if footer.layout() == Layout::TermOrder { 0 } else { footer.min_key_len() };
     // Reading the longest records would take their memory.
-    let len = if footer.unit > 0 || footer.layout == Layout::TermOrder { 20 } else { shortest };
+    let len = if footer.unit() > 0 || footer.layout() == Layout::TermOrder { 20 } else { shortest };
     for i in 0..16u64 {
         let mut key = vec![0; len as usize];
         let n = key.len().min(8);
@@ -407,7 +407,7 @@ fn search(footer: &Footer, end: &[u8]) {
             assert!(want.offset >= 64 && ends <= body, "{want:?} of {body}");
             let bytes = match want.stage {
                 Stage::Filter => vec![0xff; 8],
-                Stage::Control => vec![control(footer.hasher.hash(&key)); GROUP_MAX],
+                Stage::Control => vec![control(footer.hasher().hash(&key)); GROUP_MAX],
                 Stage::Pilot => vec![i as u8 * 17],
                 // Anything: pointers past the body are refused.
                 _ => vec![0xff; want.len],
@@ -431,7 +431,7 @@ fn the_reader_takes_what_is_at_a_limit_and_refuses_what_is_past_it() {
         let raw = footer_of(limit.at);
         let (end, len) = (raw.encode(), raw.file_len());
         let footer = Footer::parse(&end, len).unwrap_or_else(|e| panic!("{}: {e}", limit.what));
-        assert_eq!(footer.file_len, len);
+        assert_eq!(footer.file_len(), len);
         search(&footer, &end);
         assert_eq!(refused(&footer_of(limit.past)), expected, "{}", limit.what);
     }
@@ -593,7 +593,7 @@ fn the_largest_tables_there_can_be() {
             u128::from(partition) * u128::from(n) + 64 + 96 * u128::from(n) + 128
         );
         let footer = Footer::parse(&end, len).expect("sizes that fit");
-        assert_eq!((footer.keys, footer.slots), (KEYS * n, SLOTS * n));
+        assert_eq!((footer.keys(), footer.slots()), (KEYS * n, SLOTS * n));
         search(&footer, &end);
         most = most.max(len);
         // One byte more or less is not this table.

@@ -77,9 +77,9 @@ fn build_and_check(options: &TableOptions, keys: &[Vec<u8>], strangers: &[Vec<u8
     let partitions: Vec<_> =
         (0..table.footer().partitions()).filter_map(|p| table.partition(p)).collect();
     let facts = Facts {
-        exceptions: table.footer().exceptions,
+        exceptions: table.footer().exceptions(),
         empty: partitions.iter().any(|partition| partition.keys == 0),
-        lines: table.footer().unit != 0,
+        lines: table.footer().unit() != 0,
     };
     // The shortest path is for such keys and such tables, and for no others.
     let direct = options.layout == LayoutChoice::Fixed(Layout::Perfect)
@@ -88,7 +88,7 @@ fn build_and_check(options: &TableOptions, keys: &[Vec<u8>], strangers: &[Vec<u8
     for key in model.keys().chain(&absent) {
         let found = model.get(key).map(Vec::as_slice);
         let takes = direct
-            && key.len() == table.footer().max_key_len as usize
+            && key.len() == table.footer().max_key_len() as usize
             && DIRECT.contains(&key.len());
         let answer = table.get_direct(None, key);
         assert_eq!(

@@ -195,7 +195,7 @@ fn agrees_with_model(
         }
     };
     let table = Table::open(&bytes).unwrap();
-    if table.footer().layout == Layout::Perfect {
+    if table.footer().layout() == Layout::Perfect {
         prop_assert_eq!(too_many_of_one_hash(&options, &model), None);
     }
     check(&table, &stored(&options, &model), &absent);
@@ -285,8 +285,8 @@ fn key_length_edges() {
             absent.extend([vec![7; len - 1], vec![8; len]]);
         }
         check(&table, &model_of(&options, &pairs), &absent);
-        assert_eq!(table.footer().min_key_len as usize, len);
-        assert_eq!(table.footer().max_key_len as usize, len);
+        assert_eq!(table.footer().min_key_len() as usize, len);
+        assert_eq!(table.footer().max_key_len() as usize, len);
     }
     // All of them together, in one partition and in several.
     let pairs: Vec<Pair> = LENS.iter().map(|len| (vec![9; *len], vec![5; 4])).collect();
@@ -328,7 +328,7 @@ fn inline_takes_every_length_up_to_31() {
         let model = model_of(&options, &pairs);
         absent.retain(|key| !model.contains_key(key));
         check(&table, &model, &absent);
-        assert_eq!(table.footer().layout, Layout::Inline);
+        assert_eq!(table.footer().layout(), Layout::Inline);
     }
     assert_eq!(
         try_build(&options, &numbered(2, 32)),
@@ -345,7 +345,7 @@ fn no_keys_and_one_key() {
                 for pairs in [vec![], numbered(1, 8), numbered(1, 0)] {
                     let bytes = build(&options, &pairs);
                     let table = Table::open(&bytes).unwrap();
-                    assert_eq!(table.footer().slots, 2 * pairs.len() as u64);
+                    assert_eq!(table.footer().slots(), 2 * pairs.len() as u64);
                     let absent = vec![vec![1], vec![1; 8], vec![1; 32]];
                     check(&table, &model_of(&options, &pairs), &absent);
                 }
@@ -452,8 +452,8 @@ fn values_that_do_not_fit() {
     for (max, width) in [(0, 1), (255, 1), (256, 2), (u64::from(u32::MAX), 4), (u64::MAX, 8)] {
         let bytes = build_one(ValueChoice::Auto, &u64::to_le_bytes(max)).unwrap();
         let table = Table::open(&bytes).unwrap();
-        assert_eq!(table.footer().value.width(), width);
-        assert_eq!(table.footer().max_value, max);
+        assert_eq!(table.footer().value().width(), width);
+        assert_eq!(table.footer().max_value(), max);
         assert_eq!(table.get(Scalar, b"key").unwrap().unwrap().as_u64(), Some(max));
     }
 }
@@ -722,7 +722,7 @@ fn partition_by_partition_is_the_same_table() {
             let (footer, directory, tail) = assembler.finish().unwrap();
             for (partition, len) in partitions {
                 let sections = footer.sections(&partition);
-                assert_eq!(sections.iter().map(|(_, len)| len).sum::<u64>(), len);
+                assert_eq!(sections.clone().map(|(_, len)| len).sum::<u64>(), len);
             }
             bytes.extend(directory);
             bytes.extend(tail);
@@ -827,7 +827,7 @@ fn perfect() -> TableOptions {
 }
 
 fn layout_of(bytes: &[u8]) -> Layout {
-    Table::open(bytes).unwrap().footer().layout
+    Table::open(bytes).unwrap().footer().layout()
 }
 
 #[test]
@@ -875,14 +875,18 @@ fn perfect_takes_every_length() {
                 check(&table, &model, &absent);
             }
             let footer = table.footer();
-            assert_eq!((footer.layout, footer.unit), (Layout::Perfect, 0));
+            assert_eq!((footer.layout(), footer.unit()), (Layout::Perfect, 0));
             // As many in a line as fit, if some would not keep to lines and it costs less than 8 %.
             let width = len + 4;
             let fit = 64 / width;
             let lines = !packed && fit > 0 && 64 % width != 0 && 64 * 100 < fit * width * 108;
-            assert_eq!(usize::from(footer.records_per_line), if lines { fit } else { 0 }, "{len}");
+            assert_eq!(
+                usize::from(footer.records_per_line()),
+                if lines { fit } else { 0 },
+                "{len}"
+            );
             let entry = table.partition(0).unwrap();
-            let bytes = match footer.records_per_line {
+            let bytes = match footer.records_per_line() {
                 0 => u64::from(entry.slots) * width as u64,
                 n => u64::from(entry.slots).div_ceil(n.into()) * 64,
             };
@@ -907,7 +911,7 @@ fn layouts_that_are_chosen() {
         assert_eq!(layout_of(&bytes), layout, "{len}");
         check(&Table::open(&bytes).unwrap(), &model_of(&auto, &pairs), &[vec![1; len + 1]]);
         let filter_bits = if layout == Layout::Perfect { 0 } else { 10 };
-        assert_eq!(Table::open(&bytes).unwrap().footer().filter_bits, filter_bits);
+        assert_eq!(Table::open(&bytes).unwrap().footer().filter_bits(), filter_bits);
     }
     assert_eq!(try_build(&perfect(), &numbered(1, 65_537)), too_long(65_536, 65_537));
     assert_eq!(layout_of(&build(&TableOptions::default(), &[])), Layout::Perfect);
@@ -927,7 +931,7 @@ fn layouts_that_are_chosen() {
             let fixed = try_build(&with(LayoutChoice::Fixed(Layout::Perfect)), &pairs);
             if len == longest {
                 assert_eq!(layout_of(&bytes), Layout::Perfect);
-                assert_eq!(Table::open(&bytes).unwrap().footer().unit, 16);
+                assert_eq!(Table::open(&bytes).unwrap().footer().unit(), 16);
                 assert!(fixed == Ok(bytes));
             } else {
                 assert_eq!(layout_of(&bytes), Layout::TermOrder);
@@ -954,7 +958,7 @@ fn units_are_the_least_that_hold_a_line_of_the_longest_keys() {
             let pairs = keys(longest);
             let bytes = build(&options, &pairs);
             let table = Table::open(&bytes).unwrap();
-            assert_eq!((table.footer().unit, table.footer().slots), (unit, 29));
+            assert_eq!((table.footer().unit(), table.footer().slots()), (unit, 29));
             assert_eq!(table.verify(), Ok(()));
             for (key, value) in &pairs {
                 assert_eq!(table.get(Scalar, key).unwrap().unwrap().as_bytes(), value);
@@ -966,7 +970,7 @@ fn units_are_the_least_that_hold_a_line_of_the_longest_keys() {
             assert!(end == 65_520 || end == 65_520 - 1, "{end} units in a full line");
             if unit < 16 {
                 let bytes = build(&options, &keys(longest + 1));
-                assert_eq!(Table::open(&bytes).unwrap().footer().unit, 2 * unit);
+                assert_eq!(Table::open(&bytes).unwrap().footer().unit(), 2 * unit);
             }
         }
     }
@@ -982,7 +986,7 @@ fn units_are_the_least_that_hold_a_line_of_the_longest_keys() {
         let bytes = build(&perfect().value(value), &pairs);
         let table = Table::open(&bytes).unwrap();
         check(&table, &pairs.into_iter().collect(), &[b"k".to_vec(), b"keyy".to_vec()]);
-        table.footer().unit
+        table.footer().unit()
     };
     assert_eq!(set(b"", ValueFormat::opaque(0).unwrap()), 2);
     assert_eq!(set(b"k2", ValueFormat::opaque(0).unwrap()), 1);

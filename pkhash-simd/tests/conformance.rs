@@ -337,7 +337,7 @@ mod checks {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             let keys = some(&keys, 0, 40);
-            let hasher = Table::open(&bytes).expect("a valid file").footer().hasher;
+            let hasher = Table::open(&bytes).expect("a valid file").footer().hasher();
             let mut fills: Vec<u8> = vec![EMPTY, 0x01, 0x7f, 0x80, 0xff];
             fills.extend(keys.iter().take(6).map(|key| control(hasher.hash(key))));
             for byte in fills {
@@ -354,7 +354,7 @@ mod checks {
         let mut rng = Rng(3);
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
-            let hasher = Table::open(&bytes).expect("a valid file").footer().hasher;
+            let hasher = Table::open(&bytes).expect("a valid file").footer().hasher();
             for round in 0..12 {
                 let keys = some(&keys, 16 * round, CHUNK + 2);
                 let kinds: Vec<u8> =
@@ -508,7 +508,7 @@ mod checks {
         all.extend(larger());
         let kind = |bytes: &[u8]| {
             let footer = Table::open(bytes).expect("a sound table").footer().to_owned();
-            (footer.hasher == KeyHasher::new(0)).then_some((footer.layout, footer.unit > 0))
+            (footer.hasher() == KeyHasher::new(0)).then_some((footer.layout(), footer.unit() > 0))
         };
         let kinds = [
             Some((Layout::Perfect, false)),

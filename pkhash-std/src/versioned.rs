@@ -51,5 +51,5 @@ pub(crate) fn check_width(value: ValueFormat) -> Result<(), pkhash_core::Error> 
 }
 
 pub(crate) fn check(table: &TableFile) -> Result<()> {
-    check_width(table.footer().value).map_err(Error::table(table.name()))
+    check_width(table.footer().value()).map_err(Error::table(table.name()))
 }

@@ -259,7 +259,7 @@ impl TableWriter {
         let mut loader = collected.load_for(plan);
         let built = builder.write(&mut loader, out, |source| Error::io("write", path)(source))?;
         // Every key is in the table or was dropped as a duplicate.
-        if built.footer.keys + built.duplicates != stats.keys {
+        if built.footer.keys() + built.duplicates != stats.keys {
             return Err(Error::WriterFailed);
         }
         Ok(Built { spilled, ..built })

@@ -40,7 +40,7 @@ fn write(layout: LayoutChoice, lens: &[usize]) -> Result<Layout, Error> {
     let folder = Folder::new();
     pkhash_testing::publish(&folder.path("t.pkh"), options(), pkhash_testing::slices(&model))?;
     assert!(folder.read("t.pkh") == bytes);
-    Ok(built.footer.layout)
+    Ok(built.footer.layout())
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_widest_values_through_the_writer() {
             "{error}"
         );
         let mut bytes = Vec::new();
-        assert_eq!(writer.write_to(&mut bytes).unwrap().footer.keys, 1);
+        assert_eq!(writer.write_to(&mut bytes).unwrap().footer.keys(), 1);
     }
 }
 
@@ -384,7 +384,7 @@ mod past_4_gib {
                 let options = OpenOptions::new().kernel(kernel);
                 let table = How::Mapped.with(options).open(&path).unwrap();
                 ask(&table, &keys, &expected);
-                seen.insert((table.footer().layout.name(), kernel.name()));
+                seen.insert((table.footer().layout().name(), kernel.name()));
             }
             let file = File::open(&path).unwrap();
             for (key, expected) in keys.iter().zip(&expected) {

@@ -54,7 +54,7 @@ fn keep(tables: &[TableFile]) -> Vec<MergeInput<'_>> {
 fn merged(inputs: &[MergeInput<'_>], options: &MergeOptions) -> Result<(Built, Vec<u8>)> {
     let mut bytes = Vec::new();
     let built = merge_to(inputs, &mut bytes, options)?;
-    assert_eq!((built.footer.file_len, built.spilled), (bytes.len() as u64, 0));
+    assert_eq!((built.footer.file_len(), built.spilled), (bytes.len() as u64, 0));
     Ok((built, bytes))
 }
 
@@ -243,7 +243,7 @@ impl Case {
         TableOptions::default()
             .layout(self.output.layout)
             .value(value)
-            .filter_bits(self.output.filter_bits.or(Some(tables[0].footer().filter_bits)))
+            .filter_bits(self.output.filter_bits.or(Some(tables[0].footer().filter_bits())))
             .hasher(self.output.hasher.unwrap_or(first.hasher))
             .partition_bits(self.output.partition_bits)
             .packed(self.output.packed)
@@ -352,7 +352,7 @@ proptest! {
 fn nothing_and_next_to_nothing() {
     // No inputs at all: an empty table.
     let (built, bytes) = merged(&[], &MergeOptions::default()).unwrap();
-    assert_eq!(built.footer.keys, 0);
+    assert_eq!(built.footer.keys(), 0);
     let (_, afresh) = build_bytes(WriterOptions::default(), []).unwrap();
     assert!(bytes == afresh);
     check_bytes(&bytes, &Model::new(), &[Vec::new()]);
@@ -535,12 +535,12 @@ fn lengths_that_come_together_or_part() {
     };
     let facts = |inputs: &[MergeInput<'_>]| {
         let (built, bytes) = merged(inputs, &MergeOptions::default()).unwrap();
-        (built.footer.layout, built.footer.unit, built.footer.records_per_line, bytes)
+        (built.footer.layout(), built.footer.unit(), built.footer.records_per_line(), bytes)
     };
     let (a, b, c) = (of(19, 0..40), of(8, 40..60), of(40_000, 60..63));
     let tables = [&a, &b, &c].map(|model| table(TableOptions::default(), model));
     for table in &tables {
-        assert_eq!((table.footer().layout, table.footer().unit), (Layout::Perfect, 0));
+        assert_eq!((table.footer().layout(), table.footer().unit()), (Layout::Perfect, 0));
     }
     let both: Model = a.iter().chain(&b).map(|(k, v)| (k.clone(), v.clone())).collect();
     let (layout, unit, per_line, bytes) = facts(&keep(&tables[..2]));
@@ -583,7 +583,7 @@ fn exceptions_that_come_together() {
             // 33 and 32 keys: 64 beyond the first.
             let (built, bytes) =
                 merged(&[input(&tables[0], 0), input(&tables[1], 1)], &options).unwrap();
-            assert_eq!((built.footer.layout, built.exceptions), (Layout::Perfect, 64));
+            assert_eq!((built.footer.layout(), built.exceptions), (Layout::Perfect, 64));
             let model: Model = models[0]
                 .iter()
                 .chain(models[1].iter().filter(|(key, _)| key.as_slice() != b"b-0"))
@@ -593,7 +593,7 @@ fn exceptions_that_come_together() {
             too_many_of_one_hash(&merged(&keep(&tables), &options).unwrap_err());
             let layout = LayoutChoice::Fixed(Layout::TermOrder);
             let (built, _) = merged(&keep(&tables), &options.layout(layout)).unwrap();
-            assert_eq!((built.footer.keys, built.exceptions), (66, 0));
+            assert_eq!((built.footer.keys(), built.exceptions), (66, 0));
         }
     }
 }
@@ -644,7 +644,7 @@ fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
     for on_duplicate in [OnDuplicate::Error, OnDuplicate::First, OnDuplicate::Last] {
         let options = MergeOptions::default().on_duplicate(on_duplicate);
         let (built, bytes) = merged(&inputs, &options).unwrap();
-        assert_eq!((built.footer.keys, built.duplicates), (50, 0));
+        assert_eq!((built.footer.keys(), built.duplicates), (50, 0));
         let model: Model = (0..50u64)
             .map(|i| {
                 let doc = match i {
@@ -661,12 +661,12 @@ fn a_deleted_old_version_does_not_conflict_with_a_live_new_one() {
     let all_deleted: Vec<_> = tables
         .iter()
         .map(|table| {
-            let docs = table.footer().max_value as usize + 1;
+            let docs = table.footer().max_value() as usize + 1;
             MergeInput::new(table).docs(DocMap::Map(vec![DELETED; docs]))
         })
         .collect();
     let (built, _) = merged(&all_deleted, &MergeOptions::default()).unwrap();
-    assert_eq!(built.footer.keys, 0);
+    assert_eq!(built.footer.keys(), 0);
 }
 
 #[test]
@@ -755,7 +755,7 @@ fn docs_beyond_the_map_or_the_width() {
     // The greatest offset that fits.
     let input = MergeInput::new(&integers).docs(DocMap::Offset(u64::MAX - 9));
     let (built, _) = merged(&[input], &MergeOptions::default()).unwrap();
-    assert_eq!(built.footer.max_value, u64::MAX);
+    assert_eq!(built.footer.max_value(), u64::MAX);
 
     // Doc ID and version: a doc ID has 32 bits.
     let versioned = [(b"k".to_vec(), [&[9, 0, 0, 0][..], &[1; 8]].concat())].into();
@@ -782,7 +782,7 @@ fn docs_beyond_the_map_or_the_width() {
             check_bytes(&moved, &[(vec![1], bytes(new))].into(), &[]);
         }
         let deleted = MergeInput::new(&nine).docs(DocMap::Map(vec![DELETED; 10]));
-        assert_eq!(merged(&[deleted], &MergeOptions::default()).unwrap().0.footer.keys, 0);
+        assert_eq!(merged(&[deleted], &MergeOptions::default()).unwrap().0.footer.keys(), 0);
         assert_eq!(fails(&nine, DocMap::Map(vec![0; 9])), (9, 9));
         if width < 8 {
             assert_eq!(fails(&nine, DocMap::Offset(most - 8)), (9, 8));
@@ -828,7 +828,7 @@ fn the_output_may_replace_an_input_under_its_readers() {
         let options = MergeOptions::default().on_duplicate(OnDuplicate::Last);
         let again = [open(&a), open(&b)];
         let inputs: Vec<_> = keep(&again).into_iter().chain(keep(&tables)).collect();
-        assert_eq!(merge(&inputs, &a, &options).unwrap().footer.keys, 4000);
+        assert_eq!(merge(&inputs, &a, &options).unwrap().footer.keys(), 4000);
     }
 }
 
@@ -925,8 +925,8 @@ fn damaged_inputs() {
                         merges += 1;
                         let file = TableFile::open(&path).unwrap();
                         file.verify().unwrap();
-                        let given: u64 = inputs.iter().map(|i| i.table.footer().keys).sum();
-                        assert_eq!(built.footer.keys + built.duplicates, given, "keys were lost");
+                        let given: u64 = inputs.iter().map(|i| i.table.footer().keys()).sum();
+                        assert_eq!(built.footer.keys() + built.duplicates, given, "keys were lost");
                         fs::remove_file(&path).unwrap();
                     }
                     Err(_) => errors += 1,
@@ -955,7 +955,7 @@ fn damaged_inputs_are_named() {
         let mut bytes = fs::read(&path).unwrap();
         let (at, len) = {
             let table = pkhash_std::Table::open(&bytes).unwrap();
-            table.footer().sections(&table.partition(0).unwrap())[section]
+            table.footer().sections(&table.partition(0).unwrap()).nth(section).unwrap()
         };
         assert!(len > 0);
         bytes[at as usize..(at + len) as usize].fill(0xff);
@@ -997,7 +997,7 @@ fn other_seeds_within_a_budget() {
         .iter()
         .map(|table| {
             let docs = DocMap::Offset(base);
-            base += table.footer().keys;
+            base += table.footer().keys();
             MergeInput::new(table).docs(docs)
         })
         .collect();
@@ -1009,8 +1009,8 @@ fn other_seeds_within_a_budget() {
             let mut bytes = Vec::new();
             let built = merge_to(&inputs, &mut bytes, &options).unwrap();
             assert_eq!(built.spilled > 0, memory < 1 << 30);
-            assert_eq!((built.footer.keys, built.duplicates), (80_000, 20_100));
-            assert_eq!(built.footer.hasher.seed(), 1);
+            assert_eq!((built.footer.keys(), built.duplicates), (80_000, 20_100));
+            assert_eq!(built.footer.hasher().seed(), 1);
             all.push(bytes);
         }
         let table = TableFile::from_bytes(all[0].clone()).unwrap();

@@ -192,10 +192,10 @@ fn all_ways(table: TableOptions, pairs: &Pairs) -> Option<Vec<u8>> {
     for way in ways {
         let (built, bytes) = way.unwrap();
         assert_eq!((built.duplicates, built.spilled), (0, 0));
-        assert_eq!(built.footer.keys, pairs.len() as u64);
-        assert_eq!((built.footer.layout, built.exceptions), (layout, all));
+        assert_eq!(built.footer.keys(), pairs.len() as u64);
+        assert_eq!((built.footer.layout(), built.exceptions), (layout, all));
         let default = if layout == Layout::Perfect { 0 } else { 10 };
-        assert_eq!(built.footer.filter_bits, table.filter_bits.unwrap_or(default));
+        assert_eq!(built.footer.filter_bits(), table.filter_bits.unwrap_or(default));
         assert!(bytes == core, "order, threads or memory changed the bytes: {table:?}");
     }
     Some(core)
@@ -426,7 +426,7 @@ fn every_number_of_partitions() {
             let options = with(table).memory(MIN_MEMORY).threads(threads);
             let (built, bytes) = build_bytes(options, of_slice(pairs).rev()).unwrap();
             assert_eq!(built.spilled > 0, std::ptr::eq(pairs, &spilled));
-            assert_eq!(built.footer.layout, Layout::Perfect);
+            assert_eq!(built.footer.layout(), Layout::Perfect);
             assert_eq!(built.footer.partitions(), 1 << bits);
             assert!(bytes == core, "{bits} partition bits");
             let path = folder.write("table.pkh", &bytes);
@@ -621,7 +621,7 @@ fn records_in_lines() {
             let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
             let footer = *pkhash_std::Table::open(&bytes).unwrap().footer();
             let expected = if packed { 0 } else { per_line };
-            assert_eq!((footer.records_per_line, footer.unit), (expected, 0), "{len}");
+            assert_eq!((footer.records_per_line(), footer.unit()), (expected, 0), "{len}");
             check_bytes(&bytes, &model, &[vec![0; len + 1]]);
             lens.push(bytes.len());
         }
@@ -650,7 +650,7 @@ fn keys_of_every_length_at_an_edge() {
             };
             match build_bytes(with(table), slices(&model)) {
                 Ok((built, bytes)) => {
-                    assert!(len <= most && built.footer.layout == layout, "{len}, {layout}");
+                    assert!(len <= most && built.footer.layout() == layout, "{len}, {layout}");
                     assert!(bytes == build_in_core(&table, slices(&model)).unwrap());
                     check_bytes(&bytes, &model, &[]);
                 }
@@ -663,7 +663,7 @@ fn keys_of_every_length_at_an_edge() {
     for partition_bits in [None, Some(3)] {
         let table = TableOptions::default().partition_bits(partition_bits);
         let (built, bytes) = build_bytes(with(table), slices(&all)).unwrap();
-        assert_eq!(built.footer.layout, Layout::TermOrder);
+        assert_eq!(built.footer.layout(), Layout::TermOrder);
         check_bytes(&bytes, &all, &[]);
     }
     // Which has fewer partitions than were asked for, as the writer finds out at the end.
@@ -725,7 +725,7 @@ fn keys_at_the_edges_of_offset_lines() {
                 model.insert(b"short".to_vec(), value_of(28));
                 let table = TableOptions::default().value(value);
                 let (built, bytes) = build_bytes(with(table), slices(&model)).unwrap();
-                let found = (built.footer.layout, usize::from(built.footer.unit));
+                let found = (built.footer.layout(), usize::from(built.footer.unit()));
                 if expected <= 16 {
                     assert_eq!(found, (Layout::Perfect, expected), "{len}");
                 } else {
@@ -746,7 +746,7 @@ fn keys_at_the_edges_of_offset_lines() {
         let model: Model = keys.into_iter().map(|key| (key.to_vec(), Vec::new())).collect();
         let table = TableOptions::default().value(value);
         let bytes = all_ways(table, &model.clone().into_iter().collect()).unwrap();
-        assert_eq!(pkhash_std::Table::open(&bytes).unwrap().footer().unit, unit);
+        assert_eq!(pkhash_std::Table::open(&bytes).unwrap().footer().unit(), unit);
         check_bytes(&bytes, &model, &[b"b".to_vec(), Vec::new()]);
     }
 }
@@ -797,7 +797,7 @@ fn values_that_do_not_fit() {
         wrong_width(writer.add_bytes(b"long", &[0; 9]));
         let mut bytes = Vec::new();
         let built = writer.write_to(&mut bytes).unwrap();
-        assert_eq!((built.footer.keys, built.footer.value.width()), (2, width));
+        assert_eq!((built.footer.keys(), built.footer.value().width()), (2, width));
         check_bytes(
             &bytes,
             &[(b"most".to_vec(), int(most)), (b"least".to_vec(), int(0))].into(),
@@ -819,7 +819,7 @@ fn values_that_do_not_fit() {
     for (most, width) in [(0, 1), (255, 1), (256, 2), (1 << 24, 4), (u64::MAX, 8)] {
         let model: Model = [(b"a".to_vec(), int(0)), (b"b".to_vec(), int(most))].into();
         let (built, _) = build_bytes(WriterOptions::default(), slices(&model)).unwrap();
-        assert_eq!(built.footer.value.width(), width, "{most}");
+        assert_eq!(built.footer.value().width(), width, "{most}");
     }
 }
 
@@ -879,7 +879,7 @@ fn published_is_what_is_written() {
         let (_, bytes) = build_bytes(with(table), slices(&model)).unwrap();
         let built = publish(&path, with(table), slices(&model)).unwrap();
         assert!(std::fs::read(&path).unwrap() == bytes);
-        assert_eq!(built.footer.file_len, bytes.len() as u64);
+        assert_eq!(built.footer.file_len(), bytes.len() as u64);
         assert_eq!(folder.names(), ["table.pkh"]);
         assert_eq!(TableFile::open(&path).unwrap().footer(), &built.footer);
     }

@@ -54,7 +54,7 @@ fn options() -> CompanionOptions {
 fn companion(table: &TableFile) -> OrderedTerms {
     let path = companion_path(table.name());
     let built = build_companion(table, &path, &options()).unwrap();
-    assert_eq!(built.keys, table.footer().keys);
+    assert_eq!(built.keys, table.footer().keys());
     assert_eq!(built.spilled, 0);
     assert_eq!(built.bytes, std::fs::metadata(&path).unwrap().len());
     let terms = OrderedTerms::open(table).unwrap();
@@ -575,7 +575,7 @@ fn verify_compares_with_the_table() {
     // A table that was damaged later.
     let terms = companion(&table);
     let mut bytes = folder.read("t.pkh");
-    let (at, len) = *table.footer().sections(&table.table().partition(0).unwrap()).last().unwrap();
+    let (at, len) = table.footer().sections(&table.table().partition(0).unwrap()).last().unwrap();
     bytes[at as usize..(at + len) as usize].fill(0xff);
     let damaged = TableFile::open(folder.write("t.pkh", bytes)).unwrap();
     terms.verify(&damaged).unwrap_err();
@@ -671,7 +671,7 @@ fn check_merge(
     companion(&merged).verify(&merged).unwrap();
     let (union, afresh) = (folder.read("union"), folder.read("merged.pkh.fst"));
     assert!(union == afresh);
-    assert_eq!((built.keys, built.bytes), (merged.footer().keys, union.len() as u64));
+    assert_eq!((built.keys, built.bytes), (merged.footer().keys(), union.len() as u64));
     built.keys
 }
 
@@ -770,7 +770,7 @@ fn companions_that_do_not_go_with_the_merge() {
                     })
                     .collect(),
             );
-            open(&seal(&bytes, table.footer().keys, table), table).unwrap()
+            open(&seal(&bytes, table.footer().keys(), table), table).unwrap()
         });
         merge_companions(inputs, &terms[..inputs.len()], merged, &out, &options())
     };

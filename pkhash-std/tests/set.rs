@@ -559,9 +559,9 @@ fn damage_in_a_set_names_the_table() {
     let sound = Segment::new(OpenOptions::new().open(folder.write("a.pkh", &bytes)).unwrap());
     let table = sound.table().table();
     let lines = table.partition(0).unwrap();
-    assert!(table.footer().unit > 0, "{lines:?}");
+    assert!(table.footer().unit() > 0, "{lines:?}");
     // Offset lines that lead far behind the table.
-    let (from, len) = table.footer().sections(&lines)[2];
+    let (from, len) = table.footer().sections(&lines).nth(2).unwrap();
     for line in bytes[from as usize..][..len as usize].chunks_mut(64) {
         line[4] = 0xff;
     }
@@ -599,7 +599,7 @@ fn no_segment_map_of_a_damaged_table() {
         let sound = TableFile::from_bytes(bytes.clone()).unwrap();
         let sections: Vec<(u64, u64)> = {
             let partition = sound.table().partition(0).unwrap();
-            sound.footer().sections(&partition).into_iter().filter(|(_, len)| *len > 0).collect()
+            sound.footer().sections(&partition).filter(|(_, len)| *len > 0).collect()
         };
         SegmentSet::new([Segment::new(sound)])
             .unwrap()
@@ -917,7 +917,7 @@ fn the_highest_version_wins() {
     let is_right = |bytes: Vec<u8>, how: &str| {
         let folder = Folder::new();
         let table = TableFile::open(folder.write("merged.pkh", bytes)).unwrap();
-        assert_eq!(table.footer().keys, expected.len() as u64);
+        assert_eq!(table.footer().keys(), expected.len() as u64);
         for (key, doc, version) in expected {
             let value = table.get(key.as_bytes()).unwrap().unwrap();
             assert_eq!(value.as_bytes(), versioned_value(doc, version), "{how}: {key}");
@@ -1029,7 +1029,7 @@ fn no_delete_is_lost_in_a_merge_and_none_returns() {
     assert_eq!(docs, 8);
     let (merged, docs) = merge_live(&inputs, &maps, docs);
     // No deleted doc was merged: `b` is the older one; `a` is the newer one.
-    assert_eq!(merged.table().footer().keys, 7);
+    assert_eq!(merged.table().footer().keys(), 7);
 
     // Meanwhile a segment was added, and docs were deleted in all inputs.
     let added = Segment::new(table(&[("h", 0)]));
@@ -1400,7 +1400,7 @@ impl Engine {
             }
         }
         let merged = self.open(&path, rng);
-        assert_eq!(merged.table().footer().keys, merged_docs.len() as u64);
+        assert_eq!(merged.table().footer().keys(), merged_docs.len() as u64);
         self.change(|now| {
             let live = deleted_meanwhile(&inputs, &now.set, &maps, docs);
             let merged = merged.with_live_docs(Some(Arc::new(live)));

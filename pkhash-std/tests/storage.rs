@@ -57,7 +57,7 @@ fn mixed(seed: u64, keys: usize) -> Model {
 fn kinds_of_tables() {
     let facts = every_kind(4, 300).map(|(options, model)| {
         let footer = build_bytes(with(options), slices(&model)).unwrap().0.footer;
-        (footer.layout, footer.records_per_line, footer.unit)
+        (footer.layout(), footer.records_per_line(), footer.unit())
     });
     assert_eq!(
         facts,
@@ -261,12 +261,12 @@ fn damage_is_named_by_its_section() {
     for (options, model) in every_kind(7, 50) {
         let options = options.filter_bits(10);
         let (built, bytes) = build_bytes(with(options), slices(&model)).unwrap();
-        let layout = built.footer.layout;
+        let layout = built.footer.layout();
         let mut seen = Vec::new();
         for p in 0..4 {
             let partition = Table::open(&bytes).unwrap().partition(p).unwrap();
             let sections = built.footer.sections(&partition);
-            for (name, (at, len)) in layout.sections().into_iter().zip(sections) {
+            for (name, (at, len)) in layout.sections().zip(sections) {
                 if len == 0 {
                     continue;
                 }
@@ -290,7 +290,7 @@ fn damage_is_named_by_its_section() {
         }
         seen.sort_by_key(|section| section.name());
         seen.dedup();
-        let expected: &[Section] = match (layout, built.footer.unit) {
+        let expected: &[Section] = match (layout, built.footer.unit()) {
             (Layout::Inline, _) => &[Section::Control, Section::Filter, Section::Records],
             (Layout::Perfect, 0) => &[Section::Filter, Section::Pilots, Section::Records],
             (Layout::Perfect, _) => {
@@ -564,7 +564,7 @@ fn opening_while_somebody_publishes() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     for file in open_all(&path) {
-                        let keys = file.footer().keys as usize;
+                        let keys = file.footer().keys() as usize;
                         let (model, bytes) =
                             tables.iter().find(|(model, _)| model.len() == keys).unwrap();
                         assert!(file.table().as_bytes() == bytes);

@@ -13,9 +13,9 @@ fn main() {
     let keys: Vec<Vec<u8>> =
         Table::open(&bytes).unwrap().iter().map(|record| record.unwrap().0.to_vec()).collect();
     let footer = *Table::open(&bytes).unwrap().footer();
-    assert_eq!((footer.partitions(), footer.filter_bits), (1, 0));
+    assert_eq!((footer.partitions(), footer.filter_bits()), (1, 0));
     // Behind the head, since there is no filter.
-    let (from, slots) = (64, footer.slots as usize);
+    let (from, slots) = (64, footer.slots() as usize);
     let (address, len) = (bytes.as_mut_ptr() as usize, bytes.len());
     let kernel = Kernel::by_name(kernel).unwrap();
     // No step of one thread comes before one of the other, for all that the sanitizer knows.

@@ -94,7 +94,7 @@ fn merging(folder: &Path, keys: &[Key], rounds: usize) {
         .iter()
         .map(|table| {
             let docs = DocMap::Offset(base);
-            base += table.footer().keys;
+            base += table.footer().keys();
             MergeInput::new(table).docs(docs)
         })
         .collect();

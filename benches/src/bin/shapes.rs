@@ -62,7 +62,7 @@ fn main() {
             if round == 0 {
                 packed = build(table.packed(true)).2.len();
                 evictions = built.evictions;
-                partitions = built.footer.partition_bits;
+                partitions = built.footer.partition_bits();
                 out = Lines::new(bytes.len());
                 out.copy_from_slice(&bytes);
                 check(&Table::open(&out).expect("a sound table"), &keys);

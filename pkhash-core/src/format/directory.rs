@@ -79,6 +79,7 @@ impl PerfectEntry {
 
 /// What the directory says of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Partition {
     /// Offset of the partition in the file.
     pub offset: u64,
@@ -102,7 +103,7 @@ pub struct Partition {
     /// Bytes of records, without padding behind them.
     pub record_bytes: u64,
     /// A checksum for each section, in the order of [`Layout::sections`].
-    pub checksums: [u64; 4],
+    pub(crate) checksums: [u64; 4],
 }
 
 /// Where the sections of a partition begin. Each one ends where the next begins.

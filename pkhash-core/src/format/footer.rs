@@ -45,42 +45,134 @@ mod at {
 /// one beside them, for staged lookups ([`Lookup`](crate::Lookup)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The layout.
-    pub layout: Layout,
-    /// Kind and width of the values.
-    pub value: ValueFormat,
-    /// The hash and its seed.
-    pub hasher: KeyHasher,
-    /// The table has 2^`partition_bits` partitions.
-    pub partition_bits: u8,
-    /// Perfect tables of one key length: records in each line of 64 bytes; 0: back to back. Otherwise 0.
-    pub records_per_line: u8,
-    /// Perfect tables with offset lines: the unit of offsets in bytes, 1, 2, 4, 8 or 16. Otherwise 0.
-    pub unit: u8,
-    /// Filter bits for each key; 0: no filter.
-    pub filter_bits: u8,
-    /// Length of the shortest key; 0 in an empty table.
-    pub min_key_len: u32,
-    /// Length of the longest key.
-    pub max_key_len: u32,
-    /// Number of keys.
-    pub keys: u64,
-    /// Number of slots, over all partitions.
-    pub slots: u64,
-    /// Perfect tables: number of exceptions, over all partitions. Otherwise 0.
-    pub exceptions: u64,
-    /// Lengths of all keys together.
-    pub key_bytes: u64,
-    /// The largest value, if the values are integers; otherwise 0.
-    pub max_value: u64,
-    /// Length of the whole table in bytes.
-    pub file_len: u64,
+    pub(crate) layout: Layout,
+    pub(crate) value: ValueFormat,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) partition_bits: u8,
+    pub(crate) records_per_line: u8,
+    pub(crate) unit: u8,
+    pub(crate) filter_bits: u8,
+    pub(crate) min_key_len: u32,
+    pub(crate) max_key_len: u32,
+    pub(crate) keys: u64,
+    pub(crate) slots: u64,
+    pub(crate) exceptions: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) max_value: u64,
+    pub(crate) file_len: u64,
     /// Offset of the directory: where the body ends.
     pub(crate) directory_at: u64,
     /// Whether every partition has slots.
     pub(crate) dense: bool,
     /// Perfect tables: bytes of pilots, over all partitions. Otherwise 0.
     pub(crate) pilots: u64,
+}
+
+impl Footer {
+    /// The layout.
+    #[inline]
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Kind and width of the values.
+    #[inline]
+    #[must_use]
+    pub const fn value(&self) -> ValueFormat {
+        self.value
+    }
+
+    /// The hash and its seed.
+    #[inline]
+    #[must_use]
+    pub const fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
+    /// The table has 2^`partition_bits` partitions.
+    #[inline]
+    #[must_use]
+    pub const fn partition_bits(&self) -> u8 {
+        self.partition_bits
+    }
+
+    /// Perfect tables of one key length: records in each line of 64 bytes; 0: back to back. Otherwise 0.
+    #[inline]
+    #[must_use]
+    pub const fn records_per_line(&self) -> u8 {
+        self.records_per_line
+    }
+
+    /// Perfect tables with offset lines: the unit of offsets in bytes, 1, 2, 4, 8 or 16. Otherwise 0.
+    #[inline]
+    #[must_use]
+    pub const fn unit(&self) -> u8 {
+        self.unit
+    }
+
+    /// Filter bits for each key; 0: no filter.
+    #[inline]
+    #[must_use]
+    pub const fn filter_bits(&self) -> u8 {
+        self.filter_bits
+    }
+
+    /// Length of the shortest key; 0 in an empty table.
+    #[inline]
+    #[must_use]
+    pub const fn min_key_len(&self) -> u32 {
+        self.min_key_len
+    }
+
+    /// Length of the longest key.
+    #[inline]
+    #[must_use]
+    pub const fn max_key_len(&self) -> u32 {
+        self.max_key_len
+    }
+
+    /// Number of keys.
+    #[inline]
+    #[must_use]
+    pub const fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Number of slots, over all partitions.
+    #[inline]
+    #[must_use]
+    pub const fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Perfect tables: number of exceptions, over all partitions. Otherwise 0.
+    #[inline]
+    #[must_use]
+    pub const fn exceptions(&self) -> u64 {
+        self.exceptions
+    }
+
+    /// Lengths of all keys together.
+    #[inline]
+    #[must_use]
+    pub const fn key_bytes(&self) -> u64 {
+        self.key_bytes
+    }
+
+    /// The largest value, if the values are integers; otherwise 0.
+    #[inline]
+    #[must_use]
+    pub const fn max_value(&self) -> u64 {
+        self.max_value
+    }
+
+    /// Length of the whole table in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn file_len(&self) -> u64 {
+        self.file_len
+    }
 }
 
 impl Footer {
@@ -123,8 +215,14 @@ impl Footer {
 
     /// Offset and length in bytes of the sections of a partition, padding included, in the order of
     /// [`Layout::sections`].
-    #[must_use]
-    pub const fn sections(&self, partition: &Partition) -> [(u64, u64); 4] {
+    pub fn sections(
+        &self,
+        partition: &Partition,
+    ) -> impl ExactSizeIterator<Item = (u64, u64)> + Clone + use<> {
+        self.section_places(partition).into_iter()
+    }
+
+    pub(crate) const fn section_places(&self, partition: &Partition) -> [(u64, u64); 4] {
         let ends = self.section_ends(partition);
         [
             (partition.offset, ends[0].wrapping_sub(partition.offset)),

@@ -86,8 +86,11 @@ impl Layout {
     }
 
     /// The sections of a partition, in the order in which they lie.
-    #[must_use]
-    pub const fn sections(self) -> [Section; 4] {
+    pub fn sections(self) -> impl ExactSizeIterator<Item = Section> + Clone {
+        self.section_list().into_iter()
+    }
+
+    pub(crate) const fn section_list(self) -> [Section; 4] {
         match self {
             Self::Inline | Self::TermOrder => {
                 [Section::Filter, Section::Control, Section::SlotWords, Section::Records]

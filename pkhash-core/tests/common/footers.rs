@@ -67,7 +67,7 @@ pub(crate) fn perfect_bytes(slots: u64, record: u64, per_line: u8) -> u64 {
 pub(crate) fn assert_accepted(raw: &RawFooter) -> Footer {
     let (end, len) = (raw.encode(), raw.file_len());
     let footer = Footer::parse(&end, len).expect("sizes that fit");
-    assert_eq!(footer.file_len, len);
+    assert_eq!(footer.file_len(), len);
     let off = [1, 64, 1 << 31, 1 << 32, 1 << 33];
     for wrong in off.iter().flat_map(|d| [len.wrapping_sub(*d), len.wrapping_add(*d)]) {
         assert!(Footer::parse(&end, wrong).is_err());

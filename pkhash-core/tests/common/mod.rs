@@ -198,9 +198,9 @@ pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option
             assert_eq!(state.want(), None, "a lookup that has found its key wants nothing");
         }
     }
-    let p = partition(footer.hasher.hash(key), footer.partition_bits) as usize;
+    let p = partition(footer.hasher().hash(key), footer.partition_bits()) as usize;
     let of = |name| raw::entry(data, p, name);
-    if footer.layout == Layout::Perfect {
+    if footer.layout() == Layout::Perfect {
         assert_bounded_perfect(footer, of("partition slots"), of("exceptions"), key, &reads);
     } else {
         assert_bounded(footer, of("probe limit"), key, &reads);
@@ -210,16 +210,16 @@ pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option
 
 /// The bound of FORMAT.md §7.2.
 fn assert_bounded_perfect(footer: &Footer, slots: u64, exceptions: u64, key: &[u8], reads: &Reads) {
-    let (len, longest) = (key.len() as u64, u64::from(footer.max_key_len));
-    let unit = u64::from(footer.unit);
+    let (len, longest) = (key.len() as u64, u64::from(footer.max_key_len()));
+    let unit = u64::from(footer.unit());
     // The empty key, where its record would have no bytes.
-    let no_bytes = unit == 1 && footer.value.width() == 0 && len == 0;
+    let no_bytes = unit == 1 && footer.value().width() == 0 && len == 0;
     let too_long = if unit == 0 { len != longest } else { len > longest };
     if too_long || no_bytes || slots == 0 {
         assert_eq!(*reads, Reads::default(), "no key of {len} bytes");
         return;
     }
-    let value_width = u64::from(footer.value.width());
+    let value_width = u64::from(footer.value().width());
     let record = match unit {
         0 | 1 => value_width + len,
         _ => (value_width + len + 1).next_multiple_of(unit),
@@ -227,7 +227,7 @@ fn assert_bounded_perfect(footer: &Footer, slots: u64, exceptions: u64, key: &[u
     let slots = 1 + exceptions;
     let lines = if unit == 0 { 0 } else { slots };
     assert!(
-        reads.filter == u64::from(footer.filter_bits > 0)
+        reads.filter == u64::from(footer.filter_bits() > 0)
             && reads.pilots <= 1
             && reads.offset_lines <= lines
             && reads.records <= slots
@@ -239,9 +239,9 @@ fn assert_bounded_perfect(footer: &Footer, slots: u64, exceptions: u64, key: &[u
 
 /// The bound of FORMAT.md §7.1.
 fn assert_bounded(footer: &Footer, limit: u64, key: &[u8], reads: &Reads) {
-    let term_order = footer.layout == Layout::TermOrder;
+    let term_order = footer.layout() == Layout::TermOrder;
     let varint = if term_order { raw::varint(key.len()).len() as u64 } else { 0 };
-    let record = u64::from(footer.value.width()) + varint + key.len() as u64;
+    let record = u64::from(footer.value().width()) + varint + key.len() as u64;
     let words = if term_order { limit } else { 0 };
     let lines = if limit == 0 { 0 } else { (limit + 63).div_ceil(64) };
     assert!(
@@ -263,7 +263,7 @@ pub(crate) fn exercise(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
 
 /// The doc ID of a key is that of its value, if the table's values have one.
 fn assert_doc_id(table: &Table<'_>, key: &[u8]) {
-    let expected = match table.footer().value.width() {
+    let expected = match table.footer().value().width() {
         1..=4 | 9.. => table.get(Scalar, key).map(|value| value.and_then(Value::doc_id)),
         width => Err(Error::ValueWidth { expected: 4, found: width.into() }),
     };
@@ -279,7 +279,7 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     for key in keys {
         let key = key.as_ref();
         let single = table.get(Scalar, key).map(owned);
-        let hash = footer.hasher.hash(key);
+        let hash = footer.hasher().hash(key);
         assert_eq!(table.get(Wide::<64>, key).map(owned), single);
         assert_eq!(table.get_hashed(Wide::<1>, hash, key).map(owned), single);
         assert_eq!(table.get(Wide::<32>, key).map(owned), single);
@@ -293,7 +293,7 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     }
     let mut out = vec![None::<Value<'_>>; keys.len()];
     let batch = table.get_batch(Scalar, keys, &mut out);
-    let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher.hash(key.as_ref())).collect();
+    let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher().hash(key.as_ref())).collect();
     let with_hashes = HashedKeys { keys, hashes: &hashes };
     let mut hashed = vec![None::<Value<'_>>; keys.len()];
     let batch_hashed = table.get_batch(Wide::<32>, with_hashes, &mut hashed);
@@ -318,9 +318,9 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
 pub(crate) fn walk(table: &Table<'_>) {
     let footer = table.footer();
     let exceptions = |p| table.partition(p).map_or(0, |entry| u64::from(entry.exceptions));
-    let slots = footer.slots + (0..footer.partitions()).map(exceptions).sum::<u64>();
+    let slots = footer.slots() + (0..footer.partitions()).map(exceptions).sum::<u64>();
     assert!(table.iter().count() as u64 <= slots);
-    let (first, last) = (footer.hasher.hash(b"first"), footer.hasher.hash(b"last"));
+    let (first, last) = (footer.hasher().hash(b"first"), footer.hasher().hash(b"last"));
     assert!(table.range(first, last).count() as u64 <= slots);
     assert!(table.range(last, first).count() as u64 <= slots);
 }
@@ -350,7 +350,7 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
         let (staged, _) = lookup(table.as_bytes(), footer, key).unwrap();
         assert_eq!(staged, expected(key), "staged lookup of {key:02x?}");
         if model.contains_key(*key) {
-            assert!(table.filter_admits(footer.hasher.hash(key)));
+            assert!(table.filter_admits(footer.hasher().hash(key)));
         }
     }
     for len in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, keys.len()] {
@@ -368,7 +368,7 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
             for (key, value) in keys.iter().zip(&out) {
                 assert_eq!(owned(*value), expected(key), "batch, {key:02x?}");
             }
-            let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher.hash(key)).collect();
+            let hashes: Vec<u64> = keys.iter().map(|key| footer.hasher().hash(key)).collect();
             let with_hashes = HashedKeys { keys, hashes: &hashes };
             let mut hashed = vec![any; keys.len()];
             let found_hashed = match kernel_width {
@@ -388,7 +388,7 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
                 8 => table.get_batch(Scalar, keys, &mut doc_ids),
                 _ => table.get_batch(Wide::<64>, with_hashes, &mut doc_ids),
             };
-            if matches!(footer.value.width(), 0 | 5..=8) {
+            if matches!(footer.value().width(), 0 | 5..=8) {
                 assert!(matches!(found_ids, Err(Error::ValueWidth { expected: 4, .. })));
             } else {
                 assert_eq!(found_ids, found);
@@ -421,10 +421,10 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
     let all: Vec<(u64, Vec<u8>, Vec<u8>)> = table
         .iter()
         .map(|record| record.expect("a sound record"))
-        .map(|(key, value)| (footer.hasher.hash(key), key.to_vec(), value.as_bytes().to_vec()))
+        .map(|(key, value)| (footer.hasher().hash(key), key.to_vec(), value.as_bytes().to_vec()))
         .collect();
-    let p = |hash: u64| partition(hash, footer.partition_bits);
-    if footer.layout == Layout::Perfect {
+    let p = |hash: u64| partition(hash, footer.partition_bits());
+    if footer.layout() == Layout::Perfect {
         assert!(all.is_sorted_by_key(|record| p(record.0)), "partitions in the order of hashes");
         check_perfect(table, &all);
     } else {
@@ -459,7 +459,7 @@ pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absen
 /// A perfect table against FORMAT.md: with its pilots given, every other byte of the body is too.
 /// `all`: its records, with their hashes, in the order of partitions.
 fn check_perfect(table: &Table<'_>, all: &[(u64, Vec<u8>, Vec<u8>)]) {
-    let (bytes, bits) = (table.as_bytes(), table.footer().partition_bits);
+    let (bytes, bits) = (table.as_bytes(), table.footer().partition_bits());
     let mut rest = all;
     for p in 0..1 << bits {
         let (mine, others) = rest.split_at(rest.partition_point(|r| partition(r.0, bits) <= p));

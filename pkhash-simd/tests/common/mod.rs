@@ -111,7 +111,7 @@ pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]])
 }
 
 fn answers_by(table: &Table<'_>, by: impl Dispatch, keys: &[&[u8]]) -> Answers {
-    let hasher = table.footer().hasher;
+    let hasher = table.footer().hasher();
     let mut singles = Vec::with_capacity(keys.len());
     let mut single_ids = Vec::with_capacity(keys.len());
     for key in keys {

@@ -117,7 +117,7 @@ impl KeysArgs {
 
 /// Length of the longest key in a set.
 pub(crate) fn longest_key(set: &SegmentSet) -> usize {
-    let longest = |segment: &Segment| segment.table().footer().max_key_len as usize;
+    let longest = |segment: &Segment| segment.table().footer().max_key_len() as usize;
     set.segments().iter().map(longest).max().unwrap_or(0)
 }
 

@@ -90,11 +90,11 @@ fn docs_with(table: &TableFile, path: &Path, given: &RoaringBitmap) -> Result<u3
 pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
     let footer = table.footer();
     check_values(table)?;
-    if footer.keys == 0 {
+    if footer.keys() == 0 {
         return Ok(0);
     }
-    let mut largest = footer.max_value;
-    if footer.value.kind() != ValueKind::Integer {
+    let mut largest = footer.max_value();
+    if footer.value().kind() != ValueKind::Integer {
         for_each_record(table, |_, value| {
             largest = largest.max(value.doc_id().unwrap_or(DELETED).into());
             Ok(())
@@ -112,7 +112,7 @@ pub(crate) fn docs_of(table: &TableFile) -> Result<u32> {
 /// Whether the values have doc IDs.
 pub(crate) fn check_values(table: &TableFile) -> Result<()> {
     let footer = table.footer();
-    if footer.value.has_doc_ids() || footer.keys == 0 {
+    if footer.value().has_doc_ids() || footer.keys() == 0 {
         return Ok(());
     }
     let name = table.name().display();
@@ -122,7 +122,7 @@ pub(crate) fn check_values(table: &TableFile) -> Result<()> {
 /// Bitsets and doc maps have room for all docs, whether keys have them or not: what one wild number asks
 /// for must not take all of memory. `path` is where the number comes from.
 pub(crate) fn check_density(path: &Path, table: &TableFile, docs: u32) -> Result<()> {
-    let keys = table.footer().keys;
+    let keys = table.footer().keys();
     let most = keys.saturating_mul(1 << 10).max(1 << 27);
     if u64::from(docs) <= most {
         return Ok(());

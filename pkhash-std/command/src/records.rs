@@ -26,11 +26,11 @@ pub(crate) fn for_each_record<'t>(
     }
     // Good checksums, but written wrongly.
     let footer = table.footer();
-    if found != footer.keys {
+    if found != footer.keys() {
         return Err(fail(pkhash_core::Error::Corrupt {
             what: "number of keys that were read",
-            offset: footer.file_len,
-            expected: footer.keys,
+            offset: footer.file_len(),
+            expected: footer.keys(),
             found,
         })
         .into());

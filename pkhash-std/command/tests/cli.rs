@@ -806,7 +806,7 @@ fn stats() {
 /// offsets if there are any, of records.
 fn lines_per_lookup(path: &Path) -> f64 {
     let file = TableFile::open(path).unwrap();
-    let (table, unit) = (file.table(), usize::from(file.footer().unit));
+    let (table, unit) = (file.table(), usize::from(file.footer().unit()));
     let mut lines = 0;
     for record in table {
         let (key, value) = record.unwrap();
@@ -859,7 +859,7 @@ fn stats_of_perfect_tables() {
         let all: u64 =
             sections.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
         let footer = file.footer().footer_len() as u64;
-        assert_eq!(64 + all + footer, file.footer().file_len, "{sections}");
+        assert_eq!(64 + all + footer, file.footer().file_len(), "{sections}");
         let run = shell.run("stats t.pkh").expect(0);
         for part in ["perfect", "pilots", "records", "load", "filter", "none"] {
             assert!(run.text().contains(part), "no {part:?} in {}", run.text());
@@ -934,7 +934,7 @@ fn damaged_tables_are_named_by_every_command() {
         let path = shell.0.path(&format!("{layout}.pkh"));
         let (at, len) = {
             let file = TableFile::open(&path).unwrap();
-            file.footer().sections(&file.table().partition(0).unwrap())[2]
+            file.footer().sections(&file.table().partition(0).unwrap()).nth(2).unwrap()
         };
         let mut wild = fs::read(&path).unwrap();
         wild[at as usize..(at + len) as usize].fill(0xff);

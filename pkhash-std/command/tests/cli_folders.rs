@@ -552,7 +552,7 @@ fn damage_is_found_by_all_that_read_whole_tables() {
         assert_eq!(whole.lines().count(), 3000);
         let file = TableFile::open(shell.0.path("good.pkh")).unwrap();
         let body: Vec<(u64, u64)> = (0..4)
-            .flat_map(|p| file.footer().sections(&file.table().partition(p).unwrap()).to_vec())
+            .flat_map(|p| file.footer().sections(&file.table().partition(p).unwrap()))
             .filter(|(_, len)| *len > 0)
             .collect();
         // Each section's first and last byte, and anywhere.
@@ -600,7 +600,7 @@ fn damage_is_found_by_all_that_read_whole_tables() {
     build_slice(&keys, value, shell.0.path("good.pkh"), &options).unwrap();
     let file = TableFile::open(shell.0.path("good.pkh")).unwrap();
     let sections = file.footer().sections(&file.table().partition(0).unwrap());
-    let (at, len) = *sections.iter().rfind(|(_, len)| *len > 0).unwrap();
+    let (at, len) = sections.filter(|(_, len)| *len > 0).last().unwrap();
     let mut bad = shell.0.read("good.pkh");
     bad[(at + len / 2) as usize] ^= 0x10;
     shell.0.write("bad.pkh", bad);

@@ -581,7 +581,7 @@ fn two_builds_of_one_table() {
         }
         assert_eq!(folder.names(), ["a", "b", "out.pkh"]);
         let path = folder.path("out.pkh");
-        let keys = TableFile::open(&path).unwrap().footer().keys as usize;
+        let keys = TableFile::open(&path).unwrap().footer().keys() as usize;
         let model = models.iter().find(|model| model.len() == keys).unwrap();
         check(&open_all(&path).remove(0), model, &[]);
     }

@@ -50,7 +50,7 @@ fn pairs_are_found_while_they_are_replaced() {
                     };
                     let (table, terms) = OrderedTerms::open_pair_by(path, open, companion).unwrap();
                     assert!(terms.belongs_to(table.table()));
-                    assert_eq!(terms.iter().count() as u64, table.footer().keys);
+                    assert_eq!(terms.iter().count() as u64, table.footer().keys());
                     reads.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -141,7 +141,7 @@ fn a_companion_that_is_another_s_stays_an_error() {
     build_companion_publication(&old, &mut companion, &CompanionOptions::default()).unwrap();
     let error = publish_pair([], table, companion).unwrap_err();
     assert!(matches!(error, Error::Companion { .. }), "{error}");
-    assert_eq!(TableFile::open(&path).unwrap().footer().keys, 5);
+    assert_eq!(TableFile::open(&path).unwrap().footer().keys(), 5);
     assert_eq!(folder.names(), ["t.pkh"]);
 }
 

@@ -99,7 +99,7 @@ pub(super) fn map_value(
     bytes: &[u8],
     out: &mut [u8; 64],
 ) -> Result<Option<usize>> {
-    let value = input.table.footer().value;
+    let value = input.table.footer().value();
     let integer = value.kind() == ValueKind::Integer;
     out[..bytes.len()].copy_from_slice(bytes);
     let width = if integer { 8 } else { bytes.len() };

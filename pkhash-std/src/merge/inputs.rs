@@ -20,8 +20,8 @@ pub(super) const NUMBER: usize = 4;
 /// One partition of an input is read for 2^this many of the output; `None`: none, since each range of hashes
 /// can be read by itself.
 pub(super) fn coarser(plan: &Plan, footer: &Footer) -> Option<u32> {
-    let bits = plan.partition_bits().checked_sub(footer.partition_bits)?;
-    (footer.layout == Layout::Perfect && bits > 0).then_some(bits.into())
+    let bits = plan.partition_bits().checked_sub(footer.partition_bits())?;
+    (footer.layout() == Layout::Perfect && bits > 0).then_some(bits.into())
 }
 
 /// Reads the inputs, each partition of the output from one range of their hashes.
@@ -161,9 +161,9 @@ impl Part for MergedPart<'_> {
             let table = input.table.table();
             let mut piece = Piece::default();
             if let Some(places) = places.take() {
-                let hasher = table.footer().hasher;
+                let hasher = table.footer().hasher();
                 reserve(&mut piece.keys, places.len())?;
-                let width = table.footer().value.width().max(8);
+                let width = table.footer().value().width().max(8);
                 reserve(&mut piece.values, places.len() * usize::from(width))?;
                 for (n, place) in places.iter().enumerate() {
                     if let Some(ahead) = places.get(n + RECORDS_AHEAD) {

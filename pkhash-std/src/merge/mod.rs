@@ -187,16 +187,16 @@ fn merge_into(
     let first = inputs.first().map(|input| *input.table.footer());
     check_inputs(inputs)?;
     let value = match (options.value, &first) {
-        (ValueChoice::Auto, Some(first)) if first.value.kind() != ValueKind::Integer => {
-            ValueChoice::Fixed(first.value)
+        (ValueChoice::Auto, Some(first)) if first.value().kind() != ValueKind::Integer => {
+            ValueChoice::Fixed(first.value())
         }
         (value, _) => value,
     };
-    let hasher = options.hasher.or(first.map(|first| first.hasher)).unwrap_or(KeyHasher::new(0));
+    let hasher = options.hasher.or(first.map(|first| first.hasher())).unwrap_or(KeyHasher::new(0));
     let table = TableOptions::default()
         .layout(options.layout)
         .value(value)
-        .filter_bits(options.filter_bits.or(first.map(|first| first.filter_bits)))
+        .filter_bits(options.filter_bits.or(first.map(|first| first.filter_bits())))
         .hasher(hasher)
         .partition_bits(options.partition_bits)
         .packed(options.packed)
@@ -255,12 +255,12 @@ fn streams(
     let mut ahead = 0u64;
     let stream = |input: &MergeInput<'_>| {
         let footer = input.table.footer();
-        let same = footer.hasher.seed() == hasher.seed()
-            && footer.hasher.check_value() == hasher.check_value();
+        let same = footer.hasher().seed() == hasher.seed()
+            && footer.hasher().check_value() == hasher.check_value();
         if !same || coarser(plan, footer).is_none() {
             return same;
         }
-        let keys = footer.keys >> footer.partition_bits;
+        let keys = footer.keys() >> footer.partition_bits();
         let mine = (keys + keys / 8 + 64) * size_of::<RecordPlace>() as u64;
         if ahead + mine > most {
             return false;
@@ -283,7 +283,7 @@ fn collect(
     progress: &Progress,
 ) -> Result<Collector> {
     // All inputs have values of one width, but for integers.
-    let value = inputs.first().map_or(ValueFormat::narrowest(0), |i| i.table.footer().value);
+    let value = inputs.first().map_or(ValueFormat::narrowest(0), |i| i.table.footer().value());
     let width = if value.kind() == ValueKind::Integer { 8 } else { value.width().into() };
     let mut collector = Collector::new(memory, NUMBER + width);
     for (i, input) in inputs.iter().enumerate().filter(|(i, _)| !streams[*i]) {
@@ -312,9 +312,9 @@ fn collect(
 /// What all inputs must share with the first one.
 fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
     let Some((first, others)) = inputs.split_first() else { return Ok(()) };
-    let first = first.table.footer().value;
+    let first = first.table.footer().value();
     for (i, other) in others.iter().enumerate() {
-        let other = other.table.footer().value;
+        let other = other.table.footer().value();
         // Integers are widened as needed.
         let integers = [first, other].map(|value| value.kind() == ValueKind::Integer);
         if integers != [true, true] && first != other {
@@ -322,8 +322,8 @@ fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
         }
     }
     for (input, merge) in inputs.iter().enumerate() {
-        let width = merge.table.footer().value.width();
-        if merge.docs != DocMap::Keep && !merge.table.footer().value.has_doc_ids() {
+        let width = merge.table.footer().value().width();
+        if merge.docs != DocMap::Keep && !merge.table.footer().value().has_doc_ids() {
             return Err(Error::Mismatch {
                 what: "width of values that a doc map needs",
                 input,
@@ -349,11 +349,11 @@ fn check_sums(input: &MergeInput<'_>, pool: &Pool) -> Result<()> {
 fn check_read(inputs: &[MergeInput<'_>], read: &[AtomicU64]) -> Result<()> {
     for (input, read) in inputs.iter().zip(read) {
         let (footer, found) = (input.table.footer(), read.load(Ordering::Relaxed));
-        if found != footer.keys {
+        if found != footer.keys() {
             let source = pkhash_core::Error::Corrupt {
                 what: "number of keys that were read",
-                offset: footer.file_len,
-                expected: footer.keys,
+                offset: footer.file_len(),
+                expected: footer.keys(),
                 found,
             };
             return Err(Error::table(input.table.name())(source));
@@ -370,9 +370,9 @@ fn stats_of(i: usize, input: &MergeInput<'_>, pool: &Pool) -> Result<KeyStats> {
     let mut stats = KeyStats::of(footer);
     match &input.docs {
         DocMap::Keep => {}
-        DocMap::Offset(_) if footer.value.kind() != ValueKind::Integer => {}
+        DocMap::Offset(_) if footer.value().kind() != ValueKind::Integer => {}
         DocMap::Offset(base) => {
-            if footer.keys > 0 {
+            if footer.keys() > 0 {
                 stats.max_value = stats.max_value.checked_add(*base).ok_or(Error::DocMap {
                     input: i,
                     found: stats.max_value,
@@ -399,7 +399,7 @@ fn stats_of(i: usize, input: &MergeInput<'_>, pool: &Pool) -> Result<KeyStats> {
             }
         }
     }
-    if footer.value.kind() != ValueKind::Integer {
+    if footer.value().kind() != ValueKind::Integer {
         stats.max_value = 0;
     }
     Ok(stats)

@@ -104,8 +104,8 @@ pub fn build_companion_publication(
     let folder =
         options.temp_dir.as_deref().map_or_else(|| publication.folder().to_owned(), absolute);
     let pool = Pool::new(options.threads, footer.partitions());
-    let longest = footer.max_key_len as usize;
-    let mut sorter = Sorter::new(footer.keys, longest, options.memory, &folder, &pool)?;
+    let longest = footer.max_key_len() as usize;
+    let mut sorter = Sorter::new(footer.keys(), longest, options.memory, &folder, &pool)?;
     let view = table.table();
     let mut read = 0u64;
     for p in 0..footer.partitions() {
@@ -132,14 +132,14 @@ pub fn build_companion_publication(
 const OFTEN: u64 = 1 << 16;
 
 fn no_doc_ids(table: &TableFile) -> Error {
-    let width = table.footer().value.width().into();
+    let width = table.footer().value().width().into();
     Error::NoDocIds { path: table.name().to_owned(), width }
 }
 
 /// Whether a table can have a companion.
 fn check_table(table: &TableFile) -> Result<()> {
     check_values(table)?;
-    let longest = table.footer().max_key_len;
+    let longest = table.footer().max_key_len();
     if longest as usize > MAX_ORDERED_KEY_LEN {
         return Err(Error::table(table.name())(pkhash_core::Error::KeyLength {
             expected: MAX_ORDERED_KEY_LEN as u64,
@@ -335,8 +335,8 @@ fn fst_error(path: &Path, table: &TableFile, added: u64, error: fst::Error) -> E
         fst::Error::Io(error) => Error::io("write", path)(error),
         fst::Error::Fst(_) => Error::table(table.name())(pkhash_core::Error::Corrupt {
             what: "keys that differ",
-            offset: table.footer().file_len,
-            expected: table.footer().keys,
+            offset: table.footer().file_len(),
+            expected: table.footer().keys(),
             found: added,
         }),
     }

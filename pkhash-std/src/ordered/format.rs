@@ -54,8 +54,8 @@ impl Binding {
         // The tail ends with its checksum and its magic.
         let checksum = table.as_bytes().last_chunk::<16>().and_then(|end| end.first_chunk());
         Self {
-            keys: footer.keys,
-            table_len: footer.file_len,
+            keys: footer.keys(),
+            table_len: footer.file_len(),
             footer_checksum: checksum.map_or(0, |bytes| u64::from_le_bytes(*bytes)),
         }
     }

@@ -53,7 +53,7 @@ const VERSIONED: u8 = 12;
 
 /// Whether a table's values are, or have, doc IDs.
 fn check_values(table: &TableFile) -> Result<()> {
-    let value = table.footer().value;
+    let value = table.footer().value();
     if value.kind() == ValueKind::Integer || value.width() == VERSIONED {
         return Ok(());
     }

@@ -258,7 +258,8 @@ type Filled = (MapPart, Vec<MapLine>);
 
 impl Memory {
     fn build(segments: &[Segment], hasher: KeyHasher, options: &SegmentMapOptions) -> Result<Self> {
-        let keys: Vec<u64> = segments.iter().map(|segment| segment.table().footer().keys).collect();
+        let keys: Vec<u64> =
+            segments.iter().map(|segment| segment.table().footer().keys()).collect();
         let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
         let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(segments.len()));
         let plan = MapPlan::new(entries, segments.len())?.with_seed(seed);
@@ -326,8 +327,8 @@ impl Memory {
 fn units(segments: &[Segment], hasher: KeyHasher, from: u64, to: u64) -> Vec<Unit<'_>> {
     let of = |(segment, number): (_, u16)| {
         let footer = Segment::table(segment).footer();
-        let bits = footer.partition_bits;
-        let partitions = if footer.hasher == hasher {
+        let bits = footer.partition_bits();
+        let partitions = if footer.hasher() == hasher {
             pkhash_core::hash::partition(from, bits)..pkhash_core::hash::partition(to, bits) + 1
         } else {
             // They are in the order of another hash.
@@ -400,9 +401,9 @@ fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>], progress: &Progress) 
 pub(super) fn is_uniform(segments: &[Segment], hasher: KeyHasher) -> bool {
     let lines = |segment: &Segment| {
         let footer = segment.table().footer();
-        let perfect = footer.layout == Layout::Perfect && footer.hasher == hasher;
+        let perfect = footer.layout() == Layout::Perfect && footer.hasher() == hasher;
         // Only offset lines have a unit.
-        perfect.then_some(footer.unit > 0)
+        perfect.then_some(footer.unit() > 0)
     };
     let mut kinds = segments.iter().map(lines);
     let first = kinds.next().flatten();

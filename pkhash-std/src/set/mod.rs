@@ -101,7 +101,7 @@ impl SegmentSet {
         let hasher_of = segments
             .iter()
             .map(|segment| {
-                let hasher = segment.table().footer().hasher;
+                let hasher = segment.table().footer().hasher();
                 let at = hashers.iter().position(|known| *known == hasher);
                 at.unwrap_or_else(|| {
                     hashers.push(hasher);
@@ -220,7 +220,7 @@ impl SegmentSet {
     /// has it.
     #[must_use]
     pub fn keys(&self) -> u64 {
-        self.inner.segments.iter().map(|segment| segment.table().footer().keys).sum()
+        self.inner.segments.iter().map(|segment| segment.table().footer().keys()).sum()
     }
 
     /// The number of the segment of this one's table; `None` if this snapshot has it not.
@@ -365,7 +365,7 @@ impl Inner {
         let mut keys = vec![0u64; self.hashers.len()];
         for (segment, hasher) in self.segments.iter().zip(&self.hasher_of) {
             // One more, so that an old map's hasher that no segment has any more is not chosen.
-            let all = segment.table().footer().keys.saturating_add(1);
+            let all = segment.table().footer().keys().saturating_add(1);
             keys[*hasher as usize] = keys[*hasher as usize].saturating_add(all);
         }
         let (hasher, _) = self.hashers.iter().zip(keys).max_by_key(|(_, keys)| *keys)?;

@@ -19,7 +19,7 @@ impl SegmentInfo {
     /// key.
     #[must_use]
     pub fn of(segment: &super::Segment) -> Self {
-        let keys = segment.table().footer().keys;
+        let keys = segment.table().footer().keys();
         let deleted = segment.live_docs().map_or(0, |live| live.deleted().into());
         Self { keys, deleted }
     }

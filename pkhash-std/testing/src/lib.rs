@@ -136,7 +136,7 @@ pub fn build_bytes<'p>(
     }
     let mut bytes = Vec::new();
     let built = writer.write_to(&mut bytes)?;
-    assert_eq!(built.footer.file_len, bytes.len() as u64);
+    assert_eq!(built.footer.file_len(), bytes.len() as u64);
     Ok((built, bytes))
 }
 
@@ -272,7 +272,7 @@ fn same(kept: &[u8], expected: &[u8]) -> bool {
 /// keys that resemble them, and for `absent` ones, singly and in batches.
 pub fn check(file: &TableFile, model: &Model, absent: &[Vec<u8>]) {
     file.verify().unwrap();
-    assert_eq!(file.footer().keys, model.len() as u64);
+    assert_eq!(file.footer().keys(), model.len() as u64);
 
     let mut listed = Model::new();
     for record in file.table() {
@@ -327,7 +327,7 @@ pub fn check_bytes(bytes: &[u8], model: &Model, absent: &[Vec<u8>]) {
 /// For large tables: the table verifies, and holds the keys and values of the model and no others.
 pub fn check_large(file: &TableFile, model: &Model) {
     file.verify().unwrap();
-    assert_eq!(file.footer().keys, model.len() as u64);
+    assert_eq!(file.footer().keys(), model.len() as u64);
     let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).collect();
     let mut found = vec![None::<Value<'_>>; keys.len()];
     assert_eq!(file.get_batch(&keys, &mut found).unwrap(), keys.len());

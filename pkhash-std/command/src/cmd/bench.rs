@@ -382,7 +382,7 @@ impl Bench<'_> {
             let value = |i: usize| (i as u32).to_le_bytes();
             let built = build_slice(&keys, value, &path, &self.options)?;
             build_time += began.elapsed();
-            bytes += built.footer.file_len;
+            bytes += built.footer.file_len();
             let table = self.args.open.open(&path)?;
             segments.push(Segment::from(table).with_doc_base(ends[0]));
         }
@@ -435,7 +435,7 @@ impl Bench<'_> {
 
     /// Prints what was measured.
     fn row(&mut self, kind: Kind, docs: &Docs, measured: &Measured, map: bool) -> Result<()> {
-        let layout = measured.set.segments()[0].table().footer().layout.name();
+        let layout = measured.set.segments()[0].table().footer().layout().name();
         let Measured { bytes_per_key, build_time, lookup, batch, .. } = measured;
         let rate = f64::from(self.args.keys) / build_time.as_secs_f64().max(1e-9);
         if self.args.json {

@@ -338,7 +338,7 @@ pub(crate) fn report(
         ));
     }
     let footer = &built.footer;
-    let per_key = footer.file_len as f64 / (footer.keys.max(1)) as f64;
+    let per_key = footer.file_len() as f64 / (footer.keys().max(1)) as f64;
     let seconds = times.last().map_or(0.0, |(_, time)| time.as_secs_f64());
     let to_stdout = path == Path::new("-");
     let text = if json {
@@ -348,16 +348,16 @@ pub(crate) fn report(
             .collect();
         let mut object = json!({
             "table": path.display().to_string(),
-            "keys": footer.keys,
-            "bytes": footer.file_len,
+            "keys": footer.keys(),
+            "bytes": footer.file_len(),
             "bytes_per_key": per_key,
-            "layout": footer.layout.name(),
+            "layout": footer.layout().name(),
             "partitions": footer.partitions(),
-            "value_width": footer.value.width(),
-            "filter_bits": footer.filter_bits,
+            "value_width": footer.value().width(),
+            "filter_bits": footer.filter_bits(),
             "duplicates": built.duplicates,
             "spilled_bytes": built.spilled,
-            "seed": footer.hasher.seed(),
+            "seed": footer.hasher().seed(),
             "evictions": built.evictions,
             "exceptions": built.exceptions,
             "missing_threads": built.missing_threads,
@@ -375,9 +375,9 @@ pub(crate) fn report(
         let mut text = format!(
             "{}: {} keys, {} ({per_key:.2} bytes a key), {}, {} in {seconds:.2} s",
             path.display(),
-            HumanCount(footer.keys),
-            HumanBytes(footer.file_len),
-            footer.layout,
+            HumanCount(footer.keys()),
+            HumanBytes(footer.file_len()),
+            footer.layout(),
             match footer.partitions() {
                 1 => "1 partition".to_owned(),
                 n => format!("{n} partitions"),

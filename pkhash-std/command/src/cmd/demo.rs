@@ -82,7 +82,7 @@ impl Args {
             for doc in begin(s)..begin(s + 1) {
                 writer.add(&uuid(doc), doc.into())?;
             }
-            bytes += writer.publish()?.footer.file_len;
+            bytes += writer.publish()?.footer.file_len();
         }
         let mut row = |what: String, keys: u32, time, bytes: Option<u64>| {
             let bytes_per_key = bytes.map(|bytes| bytes as f64 / f64::from(keys.max(1)));
@@ -153,7 +153,7 @@ impl Args {
         let verify_time = began.elapsed();
         look_up(&[table], "merged, 10 % absent")?;
         let lookups = rows.split_off(rows.len() - 2);
-        let per_key = built.footer.file_len as f64 / f64::from(keys.max(1));
+        let per_key = built.footer.file_len() as f64 / f64::from(keys.max(1));
         rows.push(Row {
             what: format!("merge {segments} into 1"),
             keys: keys.into(),

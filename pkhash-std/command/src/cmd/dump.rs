@@ -28,7 +28,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<Answer> {
         check_one(&self.table)?;
         let file = self.open.open(&self.table)?;
-        let kind = file.footer().value.kind();
+        let kind = file.footer().value().kind();
         let mut out = Output::new();
         let dumped = for_each_record(&file, |key, value| {
             self.list.print(key, Shown::Value(kind, value), &mut out)

@@ -90,7 +90,7 @@ impl Args {
                     write!(out, "\t{}", Name(table.name()))?;
                 }
                 out.write_all(b"\t")?;
-                write_value(table.footer().value.kind(), value, out)?;
+                write_value(table.footer().value().kind(), value, out)?;
             }
             out.write_all(&[self.keys.form.separator()])
         })
@@ -107,7 +107,7 @@ impl Args {
             Some((table, value)) => json!({
                 "key": key,
                 "table": Name(table.name()).to_string(),
-                "value": json_value(table.footer().value.kind(), value),
+                "value": json_value(table.footer().value().kind(), value),
             }),
             None => json!({ "key": key, "value": null }),
         })

@@ -159,8 +159,8 @@ impl Args {
         note_stale_companion(&self.output, before.as_deref());
         let times = [("all", began.elapsed())];
         // What was read and is not there was dropped as a duplicate, or its doc is deleted.
-        let read: u64 = inputs.iter().map(|input| input.table.footer().keys).sum();
-        let deleted = read.saturating_sub(built.footer.keys + built.duplicates);
+        let read: u64 = inputs.iter().map(|input| input.table.footer().keys()).sum();
+        let deleted = read.saturating_sub(built.footer.keys() + built.duplicates);
         report(&self.output, &built, Some(deleted), companion.as_ref(), &times, self.json)?;
         Ok(Answer::Done)
     }
@@ -190,16 +190,16 @@ impl Args {
                 let fail =
                     |cause| Fail::message(format_args!("{}: --offset: {cause}", path.display()));
                 // Of opaque values the footer does not know the largest doc ID.
-                if footer.value.kind() != ValueKind::Integer {
+                if footer.value().kind() != ValueKind::Integer {
                     return Err(fail("the values are not integers: use --doc-map"));
                 }
-                if footer.keys == 0 {
+                if footer.keys() == 0 {
                     maps.push(DocMap::Keep);
                     continue;
                 }
                 let begin = base.ok_or_else(|| fail("no doc IDs are left"))?;
                 maps.push(DocMap::Offset(begin));
-                base = footer.max_value.checked_add(1).and_then(|docs| begin.checked_add(docs));
+                base = footer.max_value().checked_add(1).and_then(|docs| begin.checked_add(docs));
             }
             return Ok(maps);
         }
@@ -308,7 +308,7 @@ fn write_doc_maps(maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<Vec<Pu
 
 /// Says so if keys are hashed anew, since that is slower.
 fn note_seeds(tables: &[TableFile], seed: Option<u64>) {
-    let seed_of = |table: &TableFile| table.footer().hasher.seed();
+    let seed_of = |table: &TableFile| table.footer().hasher().seed();
     let Some(seed) = seed.or(tables.first().map(seed_of)) else { return };
     let mut others = tables.iter().filter(|table| seed_of(table) != seed);
     let Some(first) = others.next() else { return };
@@ -350,15 +350,15 @@ fn docs_about(table: &TableFile) -> Option<(u64, u64)> {
     const SAMPLE: usize = 4096;
 
     let footer = table.footer();
-    if footer.keys == 0 || footer.value.kind() != ValueKind::Integer {
+    if footer.keys() == 0 || footer.value().kind() != ValueKind::Integer {
         return None;
     }
     // So many docs below the largest would have no gaps. If there are gaps, it begins earlier: a table that
     // counts from 0 has a doc near 0 among any few thousand.
-    let least = footer.max_value.saturating_sub(footer.keys - 1);
+    let least = footer.max_value().saturating_sub(footer.keys() - 1);
     let sample = table.table();
     let sample = sample.iter().take(SAMPLE).filter_map(|record| record.ok()?.1.as_u64());
-    Some((sample.min().map_or(least, |doc| doc.min(least)), footer.max_value))
+    Some((sample.min().map_or(least, |doc| doc.min(least)), footer.max_value()))
 }
 
 struct MapToWrite<'a> {

@@ -89,7 +89,7 @@ impl OrderedArgs {
     }
 
     fn print(&self, table: &TableFile, mut terms: Terms<'_>) -> Result<Answer> {
-        let kind = table.footer().value.kind();
+        let kind = table.footer().value().kind();
         let mut out = Output::new();
         let mut printed = 0;
         while self.limit.is_none_or(|limit| printed < limit)

@@ -56,7 +56,7 @@ struct PerfectFacts {
 impl PerfectFacts {
     fn measure(table: &Table<'_>) -> pkhash_core::Result<Self> {
         let footer = table.footer();
-        if footer.layout != Layout::Perfect || footer.keys == 0 {
+        if footer.layout() != Layout::Perfect || footer.keys() == 0 {
             return Ok(Self::default());
         }
         let mut facts = Self::default();
@@ -66,21 +66,21 @@ impl PerfectFacts {
         }
         // Sections begin at lines of the table, so its offsets are those of lines.
         let bytes = table.as_bytes().as_ptr() as usize;
-        let before_record = if footer.unit > 0 { 2 } else { 1 };
+        let before_record = if footer.unit() > 0 { 2 } else { 1 };
         let mut lines = 0;
         for record in table {
             let (key, value) = record?;
             // Value and key lie one behind the other, one of them perhaps of no bytes.
             let at = value.as_bytes().as_ptr() as usize - bytes;
             let mut len = value.as_bytes().len() + key.len();
-            if footer.unit > 1 {
+            if footer.unit() > 1 {
                 // Padding of at least one byte, to whole units.
-                len = (len + 1).next_multiple_of(footer.unit.into());
+                len = (len + 1).next_multiple_of(footer.unit().into());
             }
             let last = at + len.max(1) - 1;
             lines += before_record + if len == 0 { 0 } else { (last / 64 - at / 64 + 1) as u64 };
         }
-        facts.lines_per_lookup = lines as f64 / footer.keys as f64;
+        facts.lines_per_lookup = lines as f64 / footer.keys() as f64;
         Ok(facts)
     }
 }
@@ -97,11 +97,13 @@ impl Facts {
         (0..footer.partitions()).try_for_each(|p| table.verify_checksums(p))?;
         let partitions = || (0..footer.partitions()).filter_map(|p| table.partition(p));
         let sections = footer
-            .layout
+            .layout()
             .sections()
-            .into_iter()
             .enumerate()
-            .map(|(i, section)| (section, partitions().map(|p| footer.sections(&p)[i].1).sum()))
+            .map(|(i, section)| {
+                let len = |p| footer.sections(&p).nth(i).map_or(0, |(_, len)| len);
+                (section, partitions().map(len).sum())
+            })
             .collect();
         let filter = table.filter_fill().map(|fill| {
             // SplitMix64.
@@ -168,24 +170,24 @@ struct Measured {
 fn print(table: &Measured, out: &mut Output) -> Result<()> {
     let Measured { footer, kernel, facts, ordered, .. } = table;
     // Nothing for each of no keys.
-    let a_key = |bytes: u64| match footer.keys {
+    let a_key = |bytes: u64| match footer.keys() {
         0 => String::new(),
         keys => format!("  {:6.2} a key", bytes as f64 / keys as f64),
     };
     out.line(Name(&table.name))?;
     let mut line = |name: &str, text: String| out.line(format_args!("  {name:<13} {text}"));
-    line("layout", format!("{}, format version 1", footer.layout))?;
-    line("keys", format!("{} of {}", HumanCount(footer.keys), key_lengths(footer)))?;
+    line("layout", format!("{}, format version 1", footer.layout()))?;
+    line("keys", format!("{} of {}", HumanCount(footer.keys()), key_lengths(footer)))?;
     line("values", values(footer))?;
     line("partitions", HumanCount(footer.partitions().into()).to_string())?;
-    line("seed", footer.hasher.seed().to_string())?;
+    line("seed", footer.hasher().seed().to_string())?;
     line(
         "bytes",
         format!(
             "{:<13} {:>15}{}",
-            HumanBytes(footer.file_len).to_string(),
-            HumanCount(footer.file_len).to_string(),
-            a_key(footer.file_len)
+            HumanBytes(footer.file_len()).to_string(),
+            HumanCount(footer.file_len()).to_string(),
+            a_key(footer.file_len())
         ),
     )?;
     for (section, bytes) in &facts.sections {
@@ -194,15 +196,15 @@ fn print(table: &Measured, out: &mut Output) -> Result<()> {
             line("", format!("{:<13} {count:>15}{each}", section.name()))?;
         }
     }
-    let load = footer.keys as f64 / footer.slots.max(1) as f64;
-    line("load", format!("{load:.3} ({} slots)", HumanCount(footer.slots)))?;
+    let load = footer.keys() as f64 / footer.slots().max(1) as f64;
+    line("load", format!("{load:.3} ({} slots)", HumanCount(footer.slots())))?;
     match &facts.filter {
         None => line("filter", "none".to_owned())?,
         Some(filter) => line(
             "filter",
             format!(
                 "{} bits a key, {:.1} % of them set; admits {:.2} % of absent keys (measured)",
-                footer.filter_bits,
+                footer.filter_bits(),
                 100.0 * filter.fill,
                 100.0 * filter.false_positives
             ),
@@ -217,7 +219,7 @@ fn print(table: &Measured, out: &mut Output) -> Result<()> {
         },
     )?;
     line("kernel", format!("{} in batches, {} singly", kernel.name(), kernel.single_name()))?;
-    if footer.layout == Layout::Perfect {
+    if footer.layout() == Layout::Perfect {
         return print_perfect(footer, &facts.perfect, out);
     }
     line("probes", format!("the longest looks at {} slots", facts.longest_probe))?;
@@ -253,7 +255,7 @@ fn print_perfect(footer: &Footer, facts: &PerfectFacts, out: &mut Output) -> Res
     )?;
     line(
         "records",
-        match (footer.records_per_line, footer.unit) {
+        match (footer.records_per_line(), footer.unit()) {
             (0, 0) => "of one length, back to back".to_owned(),
             (n, 0) => format!("of one length, {n} in each line of 64 bytes"),
             (_, 1) => "found by offset lines, in bytes".to_owned(),
@@ -264,8 +266,8 @@ fn print_perfect(footer: &Footer, facts: &PerfectFacts, out: &mut Output) -> Res
     if facts.partition_seeds > 0 {
         line("seeds", format!("{} partitions have another", HumanCount(facts.partition_seeds)))?;
     }
-    if footer.exceptions > 0 {
-        let count = HumanCount(footer.exceptions);
+    if footer.exceptions() > 0 {
+        let count = HumanCount(footer.exceptions());
         line("exceptions", format!("{count} keys have the hash of another key"))?;
     }
     Ok(())
@@ -280,33 +282,33 @@ fn print_json(table: &Measured, out: &mut Output) -> Result<()> {
         .collect();
     out.line(json!({
         "table": Name(&table.name).to_string(),
-        "layout": footer.layout.name(),
+        "layout": footer.layout().name(),
         "format_version": pkhash_core::format::VERSION,
-        "keys": footer.keys,
-        "min_key_len": footer.min_key_len,
-        "max_key_len": footer.max_key_len,
-        "key_bytes": footer.key_bytes,
-        "value_kind": match footer.value.kind() {
+        "keys": footer.keys(),
+        "min_key_len": footer.min_key_len(),
+        "max_key_len": footer.max_key_len(),
+        "key_bytes": footer.key_bytes(),
+        "value_kind": match footer.value().kind() {
             ValueKind::Integer => "integer",
             _ => "opaque",
         },
-        "value_width": footer.value.width(),
-        "max_value": footer.max_value,
+        "value_width": footer.value().width(),
+        "max_value": footer.max_value(),
         "partitions": footer.partitions(),
-        "seed": footer.hasher.seed(),
-        "bytes": footer.file_len,
-        "bytes_per_key": footer.file_len as f64 / footer.keys.max(1) as f64,
+        "seed": footer.hasher().seed(),
+        "bytes": footer.file_len(),
+        "bytes_per_key": footer.file_len() as f64 / footer.keys().max(1) as f64,
         "sections": sections,
-        "slots": footer.slots,
-        "load": footer.keys as f64 / footer.slots.max(1) as f64,
-        "filter_bits": footer.filter_bits,
+        "slots": footer.slots(),
+        "load": footer.keys() as f64 / footer.slots().max(1) as f64,
+        "filter_bits": footer.filter_bits(),
         "filter_fill": facts.filter.as_ref().map(|filter| filter.fill),
         "filter_false_positives": facts.filter.as_ref().map(|filter| filter.false_positives),
-        "records_per_line": footer.records_per_line,
-        "offset_unit": footer.unit,
+        "records_per_line": footer.records_per_line(),
+        "offset_unit": footer.unit(),
         "buckets": facts.perfect.buckets,
         "pilot_bits_per_key": pilot_bits(footer, &facts.perfect),
-        "exceptions": footer.exceptions,
+        "exceptions": footer.exceptions(),
         "partition_seeds": facts.perfect.partition_seeds,
         "lines_per_lookup": facts.perfect.lines_per_lookup,
         "probe_lengths": facts.probes,
@@ -322,24 +324,24 @@ fn print_json(table: &Measured, out: &mut Output) -> Result<()> {
 
 /// Bits of pilots for each key.
 fn pilot_bits(footer: &Footer, facts: &PerfectFacts) -> f64 {
-    8.0 * facts.buckets as f64 / footer.keys.max(1) as f64
+    8.0 * facts.buckets as f64 / footer.keys().max(1) as f64
 }
 
 fn key_lengths(footer: &Footer) -> String {
-    match (footer.min_key_len, footer.max_key_len) {
+    match (footer.min_key_len(), footer.max_key_len()) {
         (min, max) if min == max => format!("{max} bytes"),
         (min, max) => {
-            let mean = footer.key_bytes as f64 / footer.keys.max(1) as f64;
+            let mean = footer.key_bytes() as f64 / footer.keys().max(1) as f64;
             format!("{min}…{max} bytes, {mean:.1} on average")
         }
     }
 }
 
 fn values(footer: &Footer) -> String {
-    match (footer.value.kind(), footer.value.width()) {
+    match (footer.value().kind(), footer.value().width()) {
         (_, 0) => "none: a set".to_owned(),
         (ValueKind::Integer, width) => {
-            format!("integers of {width} bytes, the largest is {}", HumanCount(footer.max_value))
+            format!("integers of {width} bytes, the largest is {}", HumanCount(footer.max_value()))
         }
         (_, width) => format!("{width} opaque bytes"),
     }

@@ -91,7 +91,7 @@ impl Args {
         verified.map_err(|source| {
             Fault::Table(pkhash_std::Error::Table { path: Some(path.into()), source }.into())
         })?;
-        let keys = file.footer().keys;
+        let keys = file.footer().keys();
         let ordered = terms.is_some();
         if let Some(terms) = terms {
             // Verifying makes all checks again.
