@@ -1,5 +1,7 @@
 //! Slot by slot: iteration, ranges of hashes, and the places of records.
 
+use core::fmt;
+
 use crate::error::{Error, Result, Section};
 use crate::format::directory::Partition;
 use crate::format::{MAX_FIXED_KEY_LEN, bytes_at_u64};
@@ -75,7 +77,7 @@ impl<'a> Table<'a> {
             slot: slot.into(),
             record_bytes: 0,
             before: None,
-            failed: false,
+            ended: false,
         }
     }
 }
@@ -125,7 +127,20 @@ pub(crate) struct Slots<'a> {
     record_bytes: u64,
     /// Perfect: the key of the record before, of which empty slots hold a copy.
     before: Option<&'a [u8]>,
-    failed: bool,
+    /// After an error, or past the end of a range.
+    ended: bool,
+}
+
+impl fmt::Debug for Slots<'_> {
+    /// Not the table: where in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { partition, slot, ended, .. } = self;
+        f.debug_struct("Slots")
+            .field("partition", partition)
+            .field("slot", slot)
+            .field("ended", ended)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Slots<'a> {
@@ -272,7 +287,7 @@ impl<'a> Iterator for Slots<'a> {
     type Item = Result<Occupied<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
+        if self.ended {
             return None;
         }
         while self.partition < self.to {
@@ -299,7 +314,7 @@ impl<'a> Iterator for Slots<'a> {
                         found: self.record_bytes,
                     })
                 });
-                self.failed = found.is_err();
+                self.ended = found.is_err();
                 return Some(found);
             }
             self.partition += 1;
@@ -310,10 +325,20 @@ impl<'a> Iterator for Slots<'a> {
         }
         None
     }
+
+    /// A damaged table may hold fewer records than it says, but no more than it has slots; then comes an error.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.ended || self.partition >= self.to {
+            return (0, Some(0));
+        }
+        let footer = &self.table.footer;
+        let most = footer.slots.saturating_add(footer.exceptions).saturating_add(1);
+        (0, usize::try_from(most).ok())
+    }
 }
 
 /// The records of a table: see [`Table::iter`]. After an error it ends.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Iter<'a>(Slots<'a>);
 
 impl<'a> Iterator for Iter<'a> {
@@ -324,12 +349,16 @@ impl<'a> Iterator for Iter<'a> {
         let found = self.0.next()?;
         Some(found.map(|slot| (slot.record.key, Value::new(slot.record.value))))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
 }
 
 impl core::iter::FusedIterator for Iter<'_> {}
 
 /// The records of a range of hashes: see [`Table::range`]. After an error it ends.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RangeIter<'a> {
     slots: Slots<'a>,
     hasher: hash::KeyHasher,
@@ -357,11 +386,15 @@ impl<'a> Iterator for RangeIter<'a> {
                 if self.slots.table.footer.layout == Layout::Perfect {
                     continue;
                 }
-                self.slots.failed = true;
+                self.slots.ended = true;
                 return None;
             }
             return Some(Ok((hash, slot.record.key, Value::new(slot.record.value))));
         }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
     }
 }
 

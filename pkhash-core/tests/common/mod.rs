@@ -320,6 +320,18 @@ pub(crate) fn walk(table: &Table<'_>) {
     let exceptions = |p| table.partition(p).map_or(0, |entry| u64::from(entry.exceptions));
     let slots = footer.slots() + (0..footer.partitions()).map(exceptions).sum::<u64>();
     assert!(table.iter().count() as u64 <= slots);
+    // What is said before each step holds of what comes.
+    let mut records = table.iter();
+    loop {
+        let (least, most) = records.size_hint();
+        let left = records.clone().count();
+        assert!(least <= left && most.is_none_or(|most| left <= most), "{records:?}");
+        // Not after each one: counting what is left takes the square.
+        if records.by_ref().nth(left / 2).is_none() {
+            break;
+        }
+    }
+    assert_eq!(records.size_hint().1, Some(0), "{records:?}");
     let (first, last) = (footer.hasher().hash(b"first"), footer.hasher().hash(b"last"));
     assert!(table.range(first, last).count() as u64 <= slots);
     assert!(table.range(last, first).count() as u64 <= slots);

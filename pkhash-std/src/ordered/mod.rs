@@ -392,6 +392,9 @@ impl<A: Automaton> Iterator for Terms<'_, A> {
     }
 }
 
+/// After its end an fst's stream gives nothing more.
+impl<A: Automaton> std::iter::FusedIterator for Terms<'_, A> {}
+
 impl<'a> IntoIterator for &'a OrderedTerms {
     type Item = (Vec<u8>, u64);
     type IntoIter = Terms<'a>;

@@ -4,7 +4,12 @@
 // `opening.rs` maps files.
 #![deny(unsafe_code)]
 // Tests are what reads this.
-#![allow(missing_docs, clippy::len_without_is_empty, clippy::new_without_default)]
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    clippy::len_without_is_empty,
+    clippy::new_without_default
+)]
 
 pub mod companions;
 pub mod opening;
