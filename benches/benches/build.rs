@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pkhash_benches::{check, keys, options, table};
 use pkhash_core::{Layout, Table};
-use pkhash_std::{MergeInput, MergeOptions, TableFile, TableWriter, WriterOptions, merge_to};
+use pkhash_std::{MergeInput, MergeOptions, TableFile, TableWriter, WriterOptions, merge};
 
 const KEYS: usize = 500_000;
 
@@ -39,7 +39,7 @@ fn build(c: &mut Criterion) {
     group.finish();
 }
 
-fn merge(c: &mut Criterion) {
+fn merging(c: &mut Criterion) {
     const TABLES: usize = 8;
     let keys = keys(KEYS);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -60,12 +60,12 @@ fn merge(c: &mut Criterion) {
         for threads in [1, 2] {
             let options = MergeOptions::default().threads(threads);
             let mut out = Vec::new();
-            merge_to(&inputs, &mut out, &options).expect("distinct keys");
+            merge(&inputs, &mut out, &options).expect("distinct keys");
             check(&Table::open(&out).expect("a sound table"), &keys);
             group.bench_function(format!("{layout}/{threads}"), |b| {
                 b.iter(|| {
                     let mut out = Vec::new();
-                    merge_to(&inputs, &mut out, &options).expect("distinct keys");
+                    merge(&inputs, &mut out, &options).expect("distinct keys");
                     out
                 });
             });
@@ -80,6 +80,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_secs(3))
         .sample_size(10);
-    targets = build, merge
+    targets = build, merging
 }
 criterion_main!(benches);

@@ -19,7 +19,7 @@ use pkhash_core::builder::{LayoutChoice, PerfectShape, TableOptions, ValueChoice
 use pkhash_core::{Error, Footer, KeyHasher, Layout, Scalar, Table, Value, ValueFormat};
 use pkhash_simd::Kernel;
 use pkhash_std::{
-    DocMap, MergeInput, MergeOptions, OnDuplicate, TableFile, TableWriter, WriterOptions, merge_to,
+    DocMap, MergeInput, MergeOptions, OnDuplicate, TableFile, TableWriter, WriterOptions,
 };
 
 use common::raw;
@@ -388,7 +388,7 @@ pub fn merge(merge: &Merge) {
         .threads(usize::from(merge.threads % 3) + 1)
         .on_duplicate(on_duplicate);
     let mut out = Vec::new();
-    match merge_to(&inputs, &mut out, &options) {
+    match pkhash_std::merge(&inputs, &mut out, &options) {
         Ok(_) => {
             assert!(!twice || on_duplicate != OnDuplicate::Error, "a duplicate that was not named");
             let table = Table::open(&out).expect("a table that was merged");

@@ -96,26 +96,26 @@ mod writer;
 pub use error::{Error, Result};
 pub use folder::{open_tables, visit_tables};
 #[cfg(feature = "write")]
-pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge, merge_publication, merge_to};
+pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge};
 #[cfg(feature = "ordered")]
 pub use ordered::{
     BuiltCompanion, CompanionOptions, KeyRegex, MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY,
-    OrderedOptions, OrderedTerms, Terms, build_companion, build_companion_publication,
-    companion_path, merge_companions, merge_companions_publication, publish_pair,
+    OrderedOptions, OrderedTerms, Terms, build_companion, companion_path, merge_companions,
+    publish_pair,
 };
 #[cfg(feature = "write")]
 pub use partition::{Built, OnDuplicate};
 #[cfg(feature = "sets")]
 pub use progress::Progress;
 #[cfg(feature = "write")]
-pub use publish::{Publication, stale_temporaries};
+pub use publish::{Destination, Publication, stale_temporaries};
 #[cfg(feature = "sets")]
 pub use set::{
     DocIds, Hit, InSet, LiveDocs, MAX_SEGMENTS, Segment, SegmentInfo, SegmentMapInfo,
     SegmentMapOptions, SegmentSet, SetAnswer, TieredPolicy, VersionedHit,
 };
 #[cfg(feature = "write")]
-pub use slice::{build_slice, build_slice_to};
+pub use slice::build_slice;
 pub use storage::Advice;
 pub use table_file::{OpenOptions, TableFile};
 pub use versioned::{VERSIONED_WIDTH, versioned_value};

@@ -139,10 +139,10 @@ pub(crate) struct Builder<'c> {
 
 impl Builder<'_> {
     /// Writes the whole table. What was spilled is for the caller to say.
-    pub(crate) fn write<L: Loader, W: Write + Send>(
+    pub(crate) fn write<L: Loader>(
         &self,
         loader: &mut L,
-        out: &mut W,
+        out: &mut (dyn Write + Send),
         io_error: impl Fn(std::io::Error) -> Error + Sync,
     ) -> Result<Built> {
         if self.on_duplicate == OnDuplicate::HighestVersion {

@@ -10,11 +10,14 @@ use tempfile::NamedTempFile;
 use crate::error::{Error, Result};
 use crate::table_file::{OpenOptions, TableFile};
 
+mod destination;
 mod owner;
 mod stale;
 #[cfg(test)]
 mod tests;
 
+pub use destination::Destination;
+pub(crate) use destination::Target;
 pub use stale::stale_temporaries;
 
 /// The steps of publishing, in order.

@@ -3,9 +3,7 @@
 //! Keys are hashed, and their hashes with their numbers sorted by partition, a chunk of keys at a time.
 //! A partition is then the parts of all chunks with its number; nothing but hashes and numbers is copied.
 
-use std::io::Write;
 use std::ops::Range;
-use std::path::Path;
 
 use pkhash_core::ValueKind;
 use pkhash_core::builder::{Entry, KeyStats, Plan, sort_by};
@@ -14,7 +12,7 @@ use crate::budget::{Costs, partition_keys, window};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::partition::{Builder, Built, Loader, Part};
-use crate::publish::Publication;
+use crate::publish::{Destination, Target};
 use crate::threads::Pool;
 use crate::writer::WriterOptions;
 
@@ -24,7 +22,7 @@ const CHUNK: usize = 1 << 16;
 /// The hash of a key, and its number.
 type Numbered = (u64, usize);
 
-/// Builds a table of keys in memory and publishes it at `path`. The value of key i is `value(i)`, which
+/// Builds a table of keys in memory and publishes it, or writes it elsewhere ([`Destination`]). The value of key i is `value(i)`, which
 /// may be asked for more than once and must be the same each time; of
 /// a key that occurs again, the values come in the order of the numbers.
 ///
@@ -46,39 +44,22 @@ type Numbered = (u64, usize);
 ///
 /// # Errors
 /// As [`TableWriter::publish`](crate::TableWriter::publish).
-pub fn build_slice<K: AsRef<[u8]> + Sync, const V: usize>(
+pub fn build_slice<'d, K: AsRef<[u8]> + Sync, const V: usize>(
     keys: &[K],
     value: impl Fn(usize) -> [u8; V] + Sync,
-    path: impl AsRef<Path>,
+    into: impl Into<Destination<'d>>,
     options: &WriterOptions,
 ) -> Result<Built> {
-    let mut publication = Publication::begin(path)?;
-    let path = publication.shown().to_owned();
-    let built = build_into(keys, &value, publication.file(), &path, options)?;
-    publication.commit()?;
-    Ok(built)
-}
-
-/// [`build_slice`] into `out`, front to back.
-///
-/// # Errors
-/// As [`build_slice`]. What was written to `out` is then not a table.
-pub fn build_slice_to<K: AsRef<[u8]> + Sync, const V: usize>(
-    keys: &[K],
-    value: impl Fn(usize) -> [u8; V] + Sync,
-    out: &mut (impl Write + Send),
-    options: &WriterOptions,
-) -> Result<Built> {
-    build_into(keys, &value, out, Path::new("the output"), options)
+    into.into().write(None, |target| build_into(keys, &value, target, options))
 }
 
 fn build_into<K: AsRef<[u8]> + Sync, F: Fn(usize) -> [u8; V] + Sync, const V: usize>(
     keys: &[K],
     value: &F,
-    out: &mut (impl Write + Send),
-    path: &Path,
+    target: Target<'_>,
     options: &WriterOptions,
 ) -> Result<Built> {
+    let Target { out, path, .. } = target;
     let table = &options.table;
     let partitions = (keys.len() / CHUNK).try_into().unwrap_or(u32::MAX);
     let pool = &Pool::new(options.threads, partitions);

@@ -239,7 +239,7 @@ impl TableWriter {
         self.build(out, Path::new("the output"))
     }
 
-    fn build(self, out: &mut (impl Write + Send), path: &Path) -> Result<Built> {
+    fn build(self, out: &mut (dyn Write + Send), path: &Path) -> Result<Built> {
         self.collected.check()?;
         let Self { options, stats, collected, .. } = self;
         let plan = options.table.plan(&stats)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
     Error, Hit, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
-    WriterOptions, merge_to,
+    WriterOptions, merge,
 };
 use pkhash_testing::{Model, build_bytes, check, int, slices};
 
@@ -151,7 +151,7 @@ fn sets_and_merges_of_bytes() {
     let tables = [bytes_of(&a), bytes_of(&b)].map(|bytes| TableFile::from_bytes(bytes).unwrap());
     let inputs: Vec<_> = tables.iter().map(MergeInput::new).collect();
     let mut merged = Vec::new();
-    merge_to(&inputs, &mut merged, &MergeOptions::default()).unwrap();
+    merge(&inputs, &mut merged, &MergeOptions::default()).unwrap();
     let all: Model = a.iter().chain(&b).map(|(k, v)| (k.clone(), v.clone())).collect();
     check(&TableFile::from_bytes(merged).unwrap(), &all, &[]);
     let set = SegmentSet::new(tables.map(Segment::from)).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pkhash_std::{
     Built, DELETED, DocMap, Error, Layout, MIN_MEMORY, MergeInput, MergeOptions, Result, TableFile,
-    TableOptions, TableWriter, WriterOptions, build_slice_to, merge_to,
+    TableOptions, TableWriter, WriterOptions, build_slice, merge,
 };
 use pkhash_testing::{Folder, Rng, build_bytes, int, of_slice};
 
@@ -177,7 +177,7 @@ fn slices() {
         let keys = keys(3, 1100, 4000);
         let make: Make<'_> = Box::new(|out| {
             let options = with(Layout::Perfect, threads);
-            build_slice_to(&keys, |i| (i as u32).to_le_bytes(), out, &options)
+            build_slice(&keys, |i| (i as u32).to_le_bytes(), out, &options)
         });
         check(&format!("slice, {threads} threads"), &make);
     }
@@ -202,7 +202,7 @@ fn merges() {
     // More partitions than the inputs have, so many, and fewer.
     for (bits, threads) in [(4, 1), (3, 3), (1, 2)] {
         let options = MergeOptions::default().partition_bits(bits).threads(threads);
-        let make: Make<'_> = Box::new(|out| merge_to(&inputs, out, &options));
+        let make: Make<'_> = Box::new(|out| merge(&inputs, out, &options));
         check(&format!("merge, {bits} bits, {threads} threads"), &make);
     }
 }
@@ -213,7 +213,7 @@ fn small_tables() {
     for n in [0, 1] {
         let keys = keys(5, n, 20);
         let make =
-            |out: &mut Faulty| build_slice_to(&keys, |i| [i as u8], out, &WriterOptions::default());
+            |out: &mut Faulty| build_slice(&keys, |i| [i as u8], out, &WriterOptions::default());
         let mut calm = Faulty::new(When::Never);
         make(&mut calm).unwrap();
         assert_eq!(calm.calls, [true, false]);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use peak_alloc::PeakAlloc;
 use pkhash_std::{
     KeyHasher, Layout, LayoutChoice, MIN_MEMORY, MergeInput, MergeOptions, TableFile, TableOptions,
-    TableWriter, WriterOptions, build_slice_to, merge_to,
+    TableWriter, WriterOptions, build_slice, merge,
 };
 
 #[global_allocator]
@@ -96,7 +96,7 @@ fn a_slice_keeps_to_its_budget() {
         let options = WriterOptions::default().table(table).memory(memory).threads(THREADS);
         let peak = peak(|| {
             let value = |i: usize| (i as u32).to_le_bytes();
-            build_slice_to(&keys, value, &mut Sink(0), &options).unwrap();
+            build_slice(&keys, value, &mut Sink(0), &options).unwrap();
         });
         // Hash and number of each key.
         within("slice", memory, peak - 16 * KEYS as usize);
@@ -116,7 +116,7 @@ fn a_merge_keeps_to_its_budget() {
             let table = TableOptions::default().hasher(hasher);
             let options = WriterOptions::default().table(table);
             let mut bytes = Vec::new();
-            build_slice_to(keys, |i| (i as u32).to_le_bytes(), &mut bytes, &options).unwrap();
+            build_slice(keys, |i| (i as u32).to_le_bytes(), &mut bytes, &options).unwrap();
             TableFile::from_bytes(bytes).unwrap()
         })
         .collect();
@@ -136,7 +136,7 @@ fn a_merge_keeps_to_its_budget() {
             .memory(memory)
             .threads(THREADS);
         let peak = peak(|| {
-            let built = merge_to(&inputs, &mut Sink(0), &options).unwrap();
+            let built = merge(&inputs, &mut Sink(0), &options).unwrap();
             assert_eq!(built.footer.keys(), inputs.len() as u64 * KEYS / 8);
             // Looking ahead in all inputs takes more than half of the smaller budget.
             assert_eq!(built.spilled > 0, rehash || memory == MIN_MEMORY, "{memory}");

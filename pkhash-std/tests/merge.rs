@@ -13,7 +13,6 @@ use pkhash_core::builder::PerfectShape;
 use pkhash_std::{
     Built, DELETED, DocMap, Error, KeyHasher, Layout, LayoutChoice, MergeInput, MergeOptions,
     OnDuplicate, Result, TableFile, TableOptions, ValueChoice, ValueFormat, WriterOptions, merge,
-    merge_to,
 };
 use pkhash_testing::{
     Folder, MAX_EXCEPTIONS, Model, Rng, build_bytes, check, check_bytes, exceptions, int,
@@ -53,7 +52,7 @@ fn keep(tables: &[TableFile]) -> Vec<MergeInput<'_>> {
 
 fn merged(inputs: &[MergeInput<'_>], options: &MergeOptions) -> Result<(Built, Vec<u8>)> {
     let mut bytes = Vec::new();
-    let built = merge_to(inputs, &mut bytes, options)?;
+    let built = merge(inputs, &mut bytes, options)?;
     assert_eq!((built.footer.file_len(), built.spilled), (bytes.len() as u64, 0));
     Ok((built, bytes))
 }
@@ -1007,7 +1006,7 @@ fn other_seeds_within_a_budget() {
             let options =
                 MergeOptions::default().memory(memory).threads(threads).on_duplicate(on_duplicate);
             let mut bytes = Vec::new();
-            let built = merge_to(&inputs, &mut bytes, &options).unwrap();
+            let built = merge(&inputs, &mut bytes, &options).unwrap();
             assert_eq!(built.spilled > 0, memory < 1 << 30);
             assert_eq!((built.footer.keys(), built.duplicates), (80_000, 20_100));
             assert_eq!(built.footer.hasher().seed(), 1);
@@ -1030,6 +1029,6 @@ fn other_seeds_within_a_budget() {
         all.clear();
     }
     let little = MergeOptions::default().memory(100);
-    let error = merge_to(&inputs, &mut Vec::new(), &little).unwrap_err();
+    let error = merge(&inputs, &mut Vec::new(), &little).unwrap_err();
     assert!(error.to_string().contains("memory budget"), "{error}");
 }

@@ -12,7 +12,7 @@ use pkhash_std::{
     DocMap, Error, Hit, Kernel, KeyHasher, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
     MergeInput, MergeOptions, OnDuplicate, OpenOptions, Progress, Segment, SegmentInfo,
     SegmentMapOptions, SegmentSet, TableFile, TableOptions, TieredPolicy, ValueFormat,
-    VersionedHit, WriterOptions, build_slice_to, merge, merge_to, versioned_value,
+    VersionedHit, WriterOptions, build_slice, merge, versioned_value,
 };
 use pkhash_testing::opening::How;
 use pkhash_testing::sets::{
@@ -784,7 +784,7 @@ fn opened_from_paths() {
             let mut bytes = Vec::new();
             let keys = [format!("only-{i}"), "shared".to_owned()];
             let options = WriterOptions::default().threads(1);
-            build_slice_to(&keys, |k| (10 * i + k as u32).to_le_bytes(), &mut bytes, &options)
+            build_slice(&keys, |k| (10 * i + k as u32).to_le_bytes(), &mut bytes, &options)
                 .unwrap();
             folder.write(&format!("{i}.pkh"), bytes)
         })
@@ -928,7 +928,7 @@ fn the_highest_version_wins() {
         let layout = LayoutChoice::Fixed(layout);
         let options = MergeOptions::default().on_duplicate(on_duplicate).layout(layout).threads(2);
         let mut bytes = Vec::new();
-        let built = merge_to(&inputs, &mut bytes, &options).unwrap();
+        let built = merge(&inputs, &mut bytes, &options).unwrap();
         assert_eq!(built.duplicates, 5);
         is_right(bytes, "merge");
     }
@@ -954,7 +954,7 @@ fn the_highest_version_wins() {
     let table = TableOptions::default().value(versioned());
     let options = WriterOptions::default().table(table).on_duplicate(on_duplicate);
     let mut bytes = Vec::new();
-    build_slice_to(&keys, |i| pairs[i].1, &mut bytes, &options).unwrap();
+    build_slice(&keys, |i| pairs[i].1, &mut bytes, &options).unwrap();
     is_right(bytes, "build_slice");
     let owned: Pairs =
         pairs.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.to_vec())).collect();
@@ -981,7 +981,7 @@ fn merge_live(inputs: &[Segment], maps: &[DocMap], docs: u32) -> (Segment, u32) 
     let options = MergeOptions::default().on_duplicate(OnDuplicate::First).threads(1);
     let folder = Folder::new();
     let mut bytes = Vec::new();
-    merge_to(&inputs, &mut bytes, &options).unwrap();
+    merge(&inputs, &mut bytes, &options).unwrap();
     (Segment::new(TableFile::open(folder.write("merged.pkh", bytes)).unwrap()), docs)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pkhash_std::{
     DocMap, Error, Hit, Kernel, Layout, LiveDocs, MergeInput, MergeOptions, OnDuplicate,
     OpenOptions, Progress, Segment, SegmentMapOptions, SegmentSet, TableFile, TableOptions, Value,
-    WriterOptions, build_slice, build_slice_to, merge, merge_to,
+    WriterOptions, build_slice, merge,
 };
 use pkhash_testing::opening::{How, Opening};
 use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
@@ -429,7 +429,7 @@ fn builds_of_many_threads() {
     build_slice(&keys, |i| (i as u32).to_le_bytes(), &path, &options).unwrap();
     let mut bytes = Vec::new();
     let alone = with(TableOptions::default(), 1);
-    build_slice_to(&keys, |i| (i as u32).to_le_bytes(), &mut bytes, &alone).unwrap();
+    build_slice(&keys, |i| (i as u32).to_le_bytes(), &mut bytes, &alone).unwrap();
     assert!(std::fs::read(&path).unwrap() == bytes);
 
     // Merges, several of the same inputs at once.
@@ -443,7 +443,7 @@ fn builds_of_many_threads() {
         let options =
             MergeOptions::default().partition_bits(4).threads(threads).progress(progress.clone());
         let mut out = Vec::new();
-        merge_to(&merge_inputs, &mut out, &options).unwrap();
+        merge(&merge_inputs, &mut out, &options).unwrap();
         out
     };
     let expected = merged(1);

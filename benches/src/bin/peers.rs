@@ -28,7 +28,7 @@ use pkhash_benches::{
 };
 use pkhash_core::Layout;
 use pkhash_simd::prefetch;
-use pkhash_std::{TableFile, WriterOptions, build_slice_to};
+use pkhash_std::{TableFile, WriterOptions, build_slice};
 use ptr_hash::bucket_fn::Linear;
 use ptr_hash::hash::{FxHash, KeyHasher};
 use ptr_hash::{PtrHash, PtrHashParams};
@@ -343,7 +343,7 @@ fn main() {
                     WriterOptions::default().table(options(Layout::Perfect, 0)).threads(1);
                 let mut out = Vec::with_capacity(n * 23 + 4096);
                 let value = |i: usize| (i as u32).to_le_bytes();
-                build_slice_to(&keys, value, &mut out, &options).expect("distinct keys");
+                build_slice(&keys, value, &mut out, &options).expect("distinct keys");
                 black_box(out);
             });
             built("ptr_hash, build and fill", &mut || {

@@ -11,7 +11,7 @@ use pkhash_benches::{Lines, check, keys, options, queries, to_doc_ids};
 use pkhash_core::builder::PerfectShape;
 use pkhash_core::{Layout, Table};
 use pkhash_simd::Kernel;
-use pkhash_std::{WriterOptions, build_slice_to};
+use pkhash_std::{WriterOptions, build_slice};
 
 const QUERIES: usize = 1 << 20;
 
@@ -53,7 +53,7 @@ fn main() {
                 let mut out = Vec::with_capacity(n * 24 + 65_536);
                 let value = |i: usize| (i as u32).to_le_bytes();
                 let began = Instant::now();
-                let built = build_slice_to(&keys, value, &mut out, &options);
+                let built = build_slice(&keys, value, &mut out, &options);
                 (began.elapsed().as_nanos() as f64 / n as f64, built, out)
             };
             let (ns, built, bytes) = build(table);

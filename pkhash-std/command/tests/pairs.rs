@@ -14,8 +14,7 @@ use common::{Folder, numbered, publish, slices};
 use pkhash_std::{
     CompanionOptions, DocMap, Error, MIN_MEMORY, MergeInput, MergeOptions, OpenOptions,
     OrderedOptions, OrderedTerms, Publication, Result, Table, TableFile, TableWriter,
-    WriterOptions, build_companion, build_companion_publication, build_slice, companion_path,
-    merge, publish_pair,
+    WriterOptions, build_companion, build_slice, companion_path, merge, publish_pair,
 };
 
 /// Publishes a table of these numbers, and its companion.
@@ -28,7 +27,7 @@ fn publish_both(path: &Path, prefix: &str, n: u64) -> Result<()> {
     let mut companion = Publication::begin_like(companion_path(path), path)?;
     let written = table.open_table(OpenOptions::new())?;
     let options = CompanionOptions::default().threads(1);
-    build_companion_publication(&written, &mut companion, &options)?;
+    build_companion(&written, &mut companion, &options)?;
     publish_pair([], table, companion)
 }
 
@@ -138,7 +137,7 @@ fn a_companion_that_is_another_s_stays_an_error() {
     let (_, table) = writer.finish().unwrap();
     let mut companion = Publication::begin(companion_path(&path)).unwrap();
     let old = TableFile::open(&path).unwrap();
-    build_companion_publication(&old, &mut companion, &CompanionOptions::default()).unwrap();
+    build_companion(&old, &mut companion, &CompanionOptions::default()).unwrap();
     let error = publish_pair([], table, companion).unwrap_err();
     assert!(matches!(error, Error::Companion { .. }), "{error}");
     assert_eq!(TableFile::open(&path).unwrap().footer().keys(), 5);

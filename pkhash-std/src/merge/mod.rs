@@ -22,7 +22,7 @@ use crate::collect::{Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
 use crate::partition::{Builder, Built, OnDuplicate};
 use crate::progress::Progress;
-use crate::publish::Publication;
+use crate::publish::{Destination, Target};
 use crate::table_file::TableFile;
 use crate::threads::Pool;
 use crate::writer::{DEFAULT_MEMORY, check_memory};
@@ -131,58 +131,28 @@ setters!(MergeOptions {
     progress: Progress,
 });
 
-/// Merges tables and publishes the result at `path`, which may be that of an input: the inputs stay
-/// as they are, open, until their [`TableFile`]s are dropped.
+/// Merges tables. The result is published, also at the path of an input: the inputs stay as they are, open, until
+/// their [`TableFile`]s are dropped; or it goes elsewhere ([`Destination`]): into a file that is published with its
+/// doc maps ([`Publication::commit_all`](crate::Publication::commit_all)) or with its companion.
 ///
 /// # Errors
 /// [`Error::Mismatch`] if the inputs' kinds of values differ; [`Error::DocMap`] for a doc ID
-/// beyond a map; [`Error::DuplicateKey`]; [`Error::Table`]; [`Error::Io`]; [`Error::Cancelled`]. The
+/// beyond a map; [`Error::DuplicateKey`]; [`Error::Table`]; [`Error::Io`]; [`Error::Cancelled`]. A
 /// path then has what it had before, and no temporary file is left.
-pub fn merge(
+pub fn merge<'d>(
     inputs: &[MergeInput<'_>],
-    path: impl AsRef<Path>,
+    into: impl Into<Destination<'d>>,
     options: &MergeOptions,
 ) -> Result<Built> {
-    let mut publication = Publication::begin(path)?;
-    let built = merge_publication(inputs, &mut publication, options)?;
-    publication.commit()?;
-    Ok(built)
-}
-
-/// [`merge`] into a file that was begun before, and that the caller publishes: alone, with its doc maps
-/// ([`Publication::commit_all`]) or with its companion.
-///
-/// # Errors
-/// As [`merge`].
-pub fn merge_publication(
-    inputs: &[MergeInput<'_>],
-    publication: &mut Publication,
-    options: &MergeOptions,
-) -> Result<Built> {
-    let path = publication.shown().to_owned();
-    let folder = publication.folder().to_owned();
-    merge_into(inputs, publication.file(), &path, Some(&folder), options)
-}
-
-/// Merges tables into `out`, front to back.
-///
-/// # Errors
-/// As [`merge`]. What was written to `out` is then not a table.
-pub fn merge_to(
-    inputs: &[MergeInput<'_>],
-    out: &mut (impl std::io::Write + Send),
-    options: &MergeOptions,
-) -> Result<Built> {
-    merge_into(inputs, out, Path::new("the output"), None, options)
+    into.into().write(None, |target| merge_into(inputs, target, options))
 }
 
 fn merge_into(
     inputs: &[MergeInput<'_>],
-    out: &mut (impl std::io::Write + Send),
-    path: &Path,
-    folder: Option<&Path>,
+    target: Target<'_>,
     options: &MergeOptions,
 ) -> Result<Built> {
+    let Target { out, path, folder } = target;
     check_memory(options.memory)?;
     let first = inputs.first().map(|input| *input.table.footer());
     check_inputs(inputs)?;

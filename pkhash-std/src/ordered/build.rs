@@ -1,7 +1,6 @@
 //! Building companions: from a table, by sorting its keys; of a merged table, from the companions of those
 //! that were merged.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::file::BlockWriter;
 use crate::merge::{DELETED, DocMap, MergeInput};
 use crate::progress::Progress;
-use crate::publish::{Publication, absolute};
+use crate::publish::{Destination, Target, absolute};
 use crate::table_file::TableFile;
 use crate::threads::Pool;
 use crate::writer::DEFAULT_MEMORY;
@@ -62,33 +61,26 @@ pub struct BuiltCompanion {
     pub spilled: u64,
 }
 
-/// Builds the ordered companion of a table and publishes it at `path`:
-/// [`companion_path`](crate::companion_path), usually. The bytes depend on the table alone.
+/// Builds the ordered companion of a table and publishes it, at
+/// [`companion_path`](crate::companion_path) usually, or writes it elsewhere ([`Destination`]): into a file that is
+/// published together with its table ([`publish_pair`](crate::publish_pair)). The bytes depend on the table alone.
 ///
 /// # Errors
 /// [`Error::NoDocIds`] unless the table's values are integers, or doc ID and version in 12 bytes;
 /// [`Error::Table`] if the table is damaged, has a key longer than [`MAX_ORDERED_KEY_LEN`], or the memory is
-/// less than [`MIN_COMPANION_MEMORY`]; [`Error::Io`]; [`Error::Cancelled`]. The path then has what it had
+/// less than [`MIN_COMPANION_MEMORY`]; [`Error::Io`]; [`Error::Cancelled`]. A path then has what it had
 /// before, and no temporary file is left.
-pub fn build_companion(
+pub fn build_companion<'d>(
     table: &TableFile,
-    path: impl AsRef<Path>,
+    into: impl Into<Destination<'d>>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    let mut publication = Publication::begin_like(path, table.name())?;
-    let built = build_companion_publication(table, &mut publication, options)?;
-    publication.commit()?;
-    Ok(built)
+    into.into().write(Some(table.name()), |target| build_into(table, target, options))
 }
 
-/// [`build_companion`] into a file that was begun before, and that the caller publishes: together with its table
-/// ([`publish_pair`](crate::publish_pair)).
-///
-/// # Errors
-/// As [`build_companion`].
-pub fn build_companion_publication(
+fn build_into(
     table: &TableFile,
-    publication: &mut Publication,
+    target: Target<'_>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
     check_table(table)?;
@@ -101,8 +93,8 @@ pub fn build_companion_publication(
         .into());
     }
     let footer = table.footer();
-    let folder =
-        options.temp_dir.as_deref().map_or_else(|| publication.folder().to_owned(), absolute);
+    let folder = options.temp_dir.as_deref().or(target.folder);
+    let folder = folder.map_or_else(std::env::temp_dir, absolute);
     let pool = Pool::new(options.threads, footer.partitions());
     let longest = footer.max_key_len() as usize;
     let mut sorter = Sorter::new(footer.keys(), longest, options.memory, &folder, &pool)?;
@@ -122,7 +114,7 @@ pub fn build_companion_publication(
             }
         }
     }
-    write(table, publication, &options.progress, |writer| {
+    write(table, target, &options.progress, |writer| {
         sorter.finish(&mut |key, doc| writer.add(key, doc))?;
         Ok(sorter.spilled())
     })
@@ -149,8 +141,8 @@ fn check_table(table: &TableFile) -> Result<()> {
     Ok(())
 }
 
-/// Builds the companion of a merged table from those of the tables that were merged, and publishes it at
-/// `path`. Nothing is sorted, and the bytes are those that [`build_companion`] would make.
+/// Builds the companion of a merged table from those of the tables that were merged, and publishes it or writes it
+/// elsewhere ([`Destination`]). Nothing is sorted, and the bytes are those that [`build_companion`] would make.
 ///
 /// `inputs` are those of the merge, and `terms` their companions, in the same order. Which doc ID of a key
 /// was kept that lives in several inputs, the merged table is asked.
@@ -158,38 +150,28 @@ fn check_table(table: &TableFile) -> Result<()> {
 /// # Errors
 /// [`Error::Companion`] if one of `terms` is not of its input; the same or [`Error::CompanionKey`] if
 /// `merged` is not what the inputs were merged into and that was noticed; [`Error::DocMap`] as for the merge;
-/// otherwise as [`build_companion`].
-///
-/// # Panics
-/// If there are not as many `terms` as `inputs`.
-pub fn merge_companions(
+/// [`Error::BatchLength`] if there are not as many `terms` as `inputs`; otherwise as [`build_companion`].
+pub fn merge_companions<'d>(
     inputs: &[MergeInput<'_>],
     terms: &[OrderedTerms],
     merged: &TableFile,
-    path: impl AsRef<Path>,
+    into: impl Into<Destination<'d>>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    let mut publication = Publication::begin_like(path, merged.name())?;
-    let built = merge_companions_publication(inputs, terms, merged, &mut publication, options)?;
-    publication.commit()?;
-    Ok(built)
+    if inputs.len() != terms.len() {
+        return Err(Error::BatchLength { expected: inputs.len(), found: terms.len() });
+    }
+    into.into()
+        .write(Some(merged.name()), |target| merge_into(inputs, terms, merged, target, options))
 }
 
-/// [`merge_companions`] into a file that was begun before, and that the caller publishes.
-///
-/// # Errors
-/// As [`merge_companions`].
-///
-/// # Panics
-/// As [`merge_companions`].
-pub fn merge_companions_publication(
+fn merge_into(
     inputs: &[MergeInput<'_>],
     terms: &[OrderedTerms],
     merged: &TableFile,
-    publication: &mut Publication,
+    target: Target<'_>,
     options: &CompanionOptions,
 ) -> Result<BuiltCompanion> {
-    assert_eq!(inputs.len(), terms.len(), "one companion for each input");
     check_table(merged)?;
     for (input, terms) in inputs.iter().zip(terms) {
         let binding = Binding::of(input.table.table());
@@ -202,7 +184,7 @@ pub fn merge_companions_publication(
     let mut union = union.union();
     let mut left: Vec<u64> = Vec::new();
     let mut passed = 0u64;
-    write(merged, publication, &options.progress, |writer| {
+    write(merged, target, &options.progress, |writer| {
         while let Some((key, values)) = union.next() {
             left.clear();
             for value in values {
@@ -255,12 +237,12 @@ fn map_doc(i: usize, input: &MergeInput<'_>, doc: u64) -> Result<Option<u64>> {
 /// Writes a companion of the keys that `fill` adds in term order. It returns the bytes that it spilled.
 fn write(
     table: &TableFile,
-    publication: &mut Publication,
+    target: Target<'_>,
     progress: &Progress,
     fill: impl FnOnce(&mut Writer<'_>) -> Result<u64>,
 ) -> Result<BuiltCompanion> {
-    let path = publication.shown().to_owned();
-    let mut writer = Writer::create(table, publication.file(), &path, progress)?;
+    let Target { out, path, .. } = target;
+    let mut writer = Writer::create(table, out, path, progress)?;
     let spilled = fill(&mut writer)?;
     let keys = writer.binding.keys;
     let bytes = writer.finish()?;
@@ -270,7 +252,7 @@ fn write(
 
 /// Writes the bytes of a companion.
 struct Writer<'w> {
-    builder: MapBuilder<Sink<&'w mut File>>,
+    builder: MapBuilder<Sink<&'w mut (dyn Write + Send)>>,
     binding: Binding,
     table: &'w TableFile,
     path: &'w Path,
@@ -281,7 +263,7 @@ struct Writer<'w> {
 impl<'w> Writer<'w> {
     fn create(
         table: &'w TableFile,
-        out: &'w mut File,
+        out: &'w mut (dyn Write + Send),
         path: &'w Path,
         progress: &'w Progress,
     ) -> Result<Self> {

@@ -27,10 +27,7 @@ use crate::table_file::TableFile;
 use format::{Binding, HEAD_LEN, Parsed};
 
 pub use automata::KeyRegex;
-pub use build::{
-    BuiltCompanion, CompanionOptions, build_companion, build_companion_publication,
-    merge_companions, merge_companions_publication,
-};
+pub use build::{BuiltCompanion, CompanionOptions, build_companion, merge_companions};
 pub use format::MAX_ORDERED_KEY_LEN;
 pub use pair::publish_pair;
 pub use sort::MIN_COMPANION_MEMORY;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_std::{
     Built, BuiltCompanion, CompanionOptions, KeyHasher, OnDuplicate, OpenOptions, Publication,
-    TableFile, TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions,
-    build_companion_publication, companion_path, publish_pair,
+    TableFile, TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions, build_companion,
+    companion_path, publish_pair,
 };
 use serde_json::json;
 
@@ -239,7 +239,10 @@ impl Args {
                 .memory(self.memory)
                 .threads(self.make.threads)
                 .temp_dir(self.temp_dir.clone());
-            let make = build_companion_publication;
+            let make =
+                |table: &TableFile, publication: &mut Publication, options: &CompanionOptions| {
+                    build_companion(table, publication, options)
+                };
             (built, publish(Vec::new(), table, companion, &cancel, options, make)?)
         };
         note_stale_companion(&self.output, before.as_deref());

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use pkhash_std::{
     CompanionOptions, DELETED, DocMap, KeyHasher, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
-    Publication, TableFile, ValueKind, build_companion_publication, merge_companions_publication,
-    merge_publication, merge_to, open_tables,
+    Publication, TableFile, ValueKind, build_companion, merge, merge_companions, open_tables,
 };
 
 use super::build::{
@@ -133,7 +132,7 @@ impl Args {
             // As ever, no table without its maps: they come first.
             Publication::commit_all(write_doc_maps(&maps, &cancel)?)?;
             let mut out = io::stdout();
-            let built = merge_to(&inputs, &mut out, &options);
+            let built = merge(&inputs, &mut out, &options);
             out.flush().map_err(Fail::output)?;
             (built.map_err(|error| self.name_input(error))?, None)
         } else {
@@ -142,17 +141,15 @@ impl Args {
             let companion =
                 self.ordered.then(|| begin_companion(&self.output, &cancel)).transpose()?;
             let files = write_doc_maps(&maps, &cancel)?;
-            let built = merge_publication(&inputs, &mut table, &options)
-                .map_err(|error| self.name_input(error))?;
+            let built =
+                merge(&inputs, &mut table, &options).map_err(|error| self.name_input(error))?;
             let options = CompanionOptions::default()
                 .memory(self.memory)
                 .threads(self.make.threads)
                 .temp_dir(self.temp_dir.clone());
             let make = |table: &_, publication: &mut _, options: &_| match &terms {
-                Some(terms) => {
-                    merge_companions_publication(&inputs, terms, table, publication, options)
-                }
-                None => build_companion_publication(table, publication, options),
+                Some(terms) => merge_companions(&inputs, terms, table, publication, options),
+                None => build_companion(table, publication, options),
             };
             (built, publish(files, table, companion, &cancel, options, make)?)
         };
