@@ -40,6 +40,7 @@
 //! * `ordered`: ordered companions ([`OrderedTerms`]), by the crate `fst`;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Mapping is the only exception: `storage/mmap.rs`.
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]

@@ -12,8 +12,8 @@ use pkhash_core::Error as CoreError;
 use pkhash_std::{
     Automaton, CompanionOptions, DELETED, DocMap, Error, KeyRegex, Layout, MAX_ORDERED_KEY_LEN,
     MIN_COMPANION_MEMORY, MergeInput, MergeOptions, OnDuplicate, OrderedOptions, OrderedTerms,
-    Progress, Result, TableFile, TableOptions, ValueFormat, WriterOptions, build_companion,
-    companion_path, merge, merge_companions,
+    Progress, Publication, Result, TableFile, TableOptions, ValueFormat, WriterOptions,
+    build_companion, companion_path, merge, merge_companions,
 };
 use pkhash_testing::companions::{Docs, ask, check, fst_of, owned, seal};
 use pkhash_testing::{Folder, Model, Rng, build_bytes, int, modes, publish, slices};
@@ -623,6 +623,34 @@ fn within_a_memory_budget() {
     let error = build_companion(&table, folder.path("d"), &nowhere).unwrap_err();
     assert!(matches!(error, Error::Io { .. }));
     assert_eq!(folder.names(), files);
+}
+
+/// One companion, whichever way it goes; one that goes to a writer spills into the system's folder.
+#[test]
+fn the_same_bytes_go_anywhere() {
+    let folder = Folder::new();
+    let table = table(&folder, &docs((0..3000u32).map(|i| (format!("key-{i}"), i.into()))));
+    let terms = [companion(&table)];
+    let expected = folder.read("t.pkh.fst");
+    let inputs = [MergeInput::new(&table)];
+    let mut publication = Publication::begin(folder.path("p")).unwrap();
+    build_companion(&table, &mut publication, &options()).unwrap();
+    publication.commit().unwrap();
+    assert_eq!(folder.read("p"), expected);
+    let (mut built, mut merged) = (Vec::new(), Vec::new());
+    build_companion(&table, &mut built, &options()).unwrap();
+    merge_companions(&inputs, &terms, &table, &mut merged, &options()).unwrap();
+    assert!(built == expected && merged == expected);
+    // A writer that fails is named, and nothing is left of it.
+    let files = folder.names();
+    let mut short = [0; 1000];
+    let error = build_companion(&table, &mut &mut short[..], &options()).unwrap_err();
+    assert!(matches!(error, Error::Io { doing: "write", .. }), "{error}");
+    assert!(error.to_string().contains("the output"), "{error}");
+    assert_eq!(folder.names(), files);
+    // Companions and inputs that are not as many.
+    let error = merge_companions(&inputs, &[], &table, &mut merged, &options()).unwrap_err();
+    assert!(matches!(error, Error::BatchLength { expected: 1, found: 0 }), "{error}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use common::command::{Run, command, run, run_with_input};
 use common::{Folder, Rng};
 use pkhash_std::{
-    Error, OpenOptions, SegmentSet, TableFile, TableOptions, Value, ValueChoice, ValueFormat,
+    Error, OpenOptions, SegmentSet, TableFile, TableOptions, ValueChoice, ValueFormat,
     WriterOptions, build_slice, open_tables, versioned_value, visit_tables,
 };
 
@@ -514,10 +514,9 @@ fn a_link_to_a_folder_that_is_switched() {
                 Ok(set) => set,
                 Err(error) => return Some(error.to_string()),
             };
-            let docs = set
-                .segments()
-                .iter()
-                .map(|segment| segment.table().get(b"K").unwrap().and_then(Value::as_u64));
+            let docs = set.segments().iter().map(|segment| {
+                segment.table().get(b"K").unwrap().and_then(pkhash_std::Value::as_u64)
+            });
             let docs: BTreeSet<_> = docs.collect();
             // All of one release.
             (set.len() != 3 || docs.len() != 1).then(|| format!("{docs:?}"))

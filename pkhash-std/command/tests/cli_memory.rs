@@ -5,9 +5,12 @@
 mod common;
 
 use common::Folder;
-use common::command::{PKHASH, Run, command, run};
+#[cfg(target_os = "linux")]
+use common::command::command;
+use common::command::{PKHASH, Run, run};
 
 /// A command under a limit of address space, in KiB.
+#[cfg(target_os = "linux")]
 fn limited(folder: &Folder, kib: usize, args: &str) -> Run {
     let mut shell = std::process::Command::new("sh");
     let script = format!("ulimit -v {kib} || exit 99; exec \"$0\" {args}");
