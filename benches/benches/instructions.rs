@@ -11,14 +11,14 @@ use std::hint::black_box;
 use iai_callgrind::{library_benchmark, library_benchmark_group, main};
 use pkhash_benches::{Key, Lines, keys, map, options, queries, table};
 use pkhash_core::{Layout, Table, Value};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use pkhash_std::{Hit, OpenOptions, Segment, SegmentMapOptions, SegmentSet, TableFile};
 
 const KEYS: usize = 20_000;
 const QUERIES: usize = 4096;
 
 struct Work {
-    kernel: Kernel,
+    kernel: AnyKernel,
     table: Lines,
     asked: Vec<Key>,
     answers: Vec<Option<u32>>,
@@ -28,7 +28,7 @@ fn work(kernel: &str, layout: Layout, filter_bits: u8, absent: u64) -> Work {
     let keys = keys(KEYS);
     let (asked, answers) = queries(&keys, QUERIES, absent);
     Work {
-        kernel: Kernel::by_name(kernel).expect("a kernel of this CPU"),
+        kernel: AnyKernel::by_name(kernel).expect("a kernel of this CPU"),
         table: table(&keys, &options(layout, filter_bits)),
         asked,
         answers,
@@ -156,7 +156,7 @@ fn set(mapped: bool) -> (SegmentSet, Vec<Key>, usize) {
         let table = table(keys, &options(Layout::Perfect, 0));
         std::fs::write(&path, &*table).expect("a file");
         // Valgrind knows no AVX-512.
-        let kernel = Kernel::by_name("avx2").expect("a kernel of this CPU");
+        let kernel = AnyKernel::by_name("avx2").expect("a kernel of this CPU");
         let open = OpenOptions::new().kernel(kernel);
         Segment::new(open.open(path).expect("a sound table"))
     });

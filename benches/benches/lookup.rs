@@ -13,7 +13,7 @@ use pkhash_benches::{
     Random, check, dependent_reads, doc_ids, independent_reads, keys, options, queries, table,
 };
 use pkhash_core::{FixedKeys, Layout, Table, Value};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 /// Keys of one batch.
 const BATCH: usize = 4096;
@@ -40,7 +40,7 @@ fn lookups(c: &mut Criterion) {
                 for (what, absent) in [("hits", 0), ("90%-misses", 90)] {
                     let (asked, answers) = queries(&keys, QUERIES, absent);
                     let mut group = c.benchmark_group(format!("{layout}{filter}/{n}/{what}"));
-                    for kernel in Kernel::available() {
+                    for kernel in AnyKernel::available() {
                         let mut out = vec![None; QUERIES];
                         table.get_batch(kernel, &asked, &mut out).expect("a sound table");
                         assert_eq!(doc_ids(&out), answers, "{}", kernel.name());

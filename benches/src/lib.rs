@@ -5,7 +5,7 @@
 
 use pkhash_core::builder::{self, Entry, TableOptions};
 use pkhash_core::{Layout, Scalar, Table, Value, ValueFormat};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 pub mod row;
 
@@ -225,7 +225,7 @@ const BATCH: usize = 4096;
 /// # Panics
 /// If the table is damaged.
 #[must_use]
-pub fn singly<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
+pub fn singly<K: AsRef<[u8]>>(kernel: AnyKernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut sum = 0;
     for key in keys {
         let value = table.get(kernel, key.as_ref()).expect("a sound table");
@@ -239,7 +239,7 @@ pub fn singly<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> 
 /// # Panics
 /// If the table is damaged.
 #[must_use]
-pub fn in_batches<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
+pub fn in_batches<K: AsRef<[u8]>>(kernel: AnyKernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut out = vec![None::<Value<'_>>; BATCH];
     let mut sum = 0;
     for keys in keys.chunks(BATCH) {
@@ -257,7 +257,7 @@ pub fn in_batches<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K])
 /// # Panics
 /// If the table is damaged, or its values are no doc IDs.
 #[must_use]
-pub fn to_doc_ids<K: AsRef<[u8]>>(kernel: Kernel, table: &Table<'_>, keys: &[K]) -> u64 {
+pub fn to_doc_ids<K: AsRef<[u8]>>(kernel: AnyKernel, table: &Table<'_>, keys: &[K]) -> u64 {
     let mut out = vec![None::<u32>; BATCH];
     let mut sum = 0;
     for keys in keys.chunks(BATCH) {

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use arbitrary::Arbitrary;
 use pkhash_core::segment_map::{Ask, LINE_TAGS, MAP_LINE, MAX_RUN, MapEntry, MapPlan, SegmentMap};
-use pkhash_core::{Error, GROUP_MAX, Kernel as _, Matches, Scalar, Table, get_batch_of};
-use pkhash_simd::Kernel;
+use pkhash_core::{AnyKernel as _, Error, GROUP_MAX, Matches, Scalar, Table, get_batch_of};
+use pkhash_simd::AnyKernel;
 
 use crate::{How, Key, common};
 
@@ -53,7 +53,7 @@ impl Groups {
 }
 
 fn check_group(group: &[u8; GROUP_MAX], control: u8) {
-    for kernel in Kernel::available() {
+    for kernel in AnyKernel::available() {
         let (width, found) = kernel.match_group(group, control);
         let mut expected = Matches::default();
         for (i, byte) in group.iter().enumerate().take(width as usize) {
@@ -68,7 +68,7 @@ fn check_line(line: &[u8; MAP_LINE], tag: u16) {
     let tags = line.chunks_exact(2).take(LINE_TAGS).map(|two| u16::from_le_bytes([two[0], two[1]]));
     let expected = tags.enumerate().fold(0, |hits, (i, found)| hits | u32::from(found == tag) << i);
     assert_eq!(Scalar.match_tags(line, tag), expected);
-    for kernel in Kernel::available() {
+    for kernel in AnyKernel::available() {
         assert_eq!(kernel.match_tags(line, tag), expected, "{}", kernel.name());
     }
 }
@@ -209,7 +209,7 @@ impl Map {
         // From nowhere to anywhere, and all that are as they are.
         for wanted in [self.wanted.clone(), 0..segments as u32, 0..u32::MAX] {
             let mut before: Option<Vec<Ask>> = None;
-            for kernel in Kernel::available() {
+            for kernel in AnyKernel::available() {
                 let mut asks = vec![Ask::default(); hashes.len() + usize::from(self.room)];
                 let asked = kernel.ask_batch(map, hashes, &numbers, &wanted, &mut asks);
                 asks.truncate(asked.expect("room for all"));
@@ -311,7 +311,7 @@ impl Asked {
             |ask: &Ask| (ask.key as usize) < keys.len() && (ask.table as usize) < tables.len();
         let stranger = asks.iter().find(|ask| !is_there(ask)).copied();
         if let Some(stranger) = stranger {
-            for kernel in Kernel::available() {
+            for kernel in AnyKernel::available() {
                 let mut out = vec![None; asks.len()];
                 let error = get_batch_of(kernel, &tables, &asks, &keys, &hashes, &mut out);
                 let (what, expected, found) = match stranger.key as usize {
@@ -331,7 +331,7 @@ impl Asked {
             .collect();
         assert!(singles.is_ok() || damaged);
         let mut before = None;
-        for kernel in Kernel::available() {
+        for kernel in AnyKernel::available() {
             let mut out = vec![None; asks.len()];
             let found = get_batch_of(kernel, &tables, &asks, &keys, &hashes, &mut out);
             if let (Ok(found), Ok(singles)) = (&found, &singles) {

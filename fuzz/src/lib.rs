@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use arbitrary::Arbitrary;
 use pkhash_core::builder::{LayoutChoice, PerfectShape, TableOptions, ValueChoice};
 use pkhash_core::{Error, Footer, KeyHasher, Layout, Scalar, Table, Value, ValueFormat};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use pkhash_std::{
     DocMap, MergeInput, MergeOptions, OnDuplicate, TableFile, TableWriter, WriterOptions,
 };
@@ -52,7 +52,7 @@ fn survive(bytes: &[u8]) -> Result<(), Error> {
     let owned = |value: Option<Value<'_>>| value.map(|value| value.as_bytes().to_vec());
     let mut expected = vec![None::<Value<'_>>; keys.len()];
     let found = table.get_batch(Scalar, &keys, &mut expected);
-    for kernel in Kernel::available() {
+    for kernel in AnyKernel::available() {
         let mut out = vec![None::<Value<'_>>; keys.len()];
         assert_eq!(table.get_batch(kernel, &keys, &mut out), found, "{}", kernel.name());
         if found.is_ok() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::Arbitrary;
 use pkhash_core::KeyHasher;
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use pkhash_std::OpenOptions;
 
 use crate::{How, Key};
@@ -87,7 +87,7 @@ impl Sets {
         };
         let options = held.how.options(hasher);
         let partition_bits = options.partition_bits.map(|bits| bits % 5);
-        let (modes, kernels) = (modes(), Kernel::available().collect::<Vec<_>>());
+        let (modes, kernels) = (modes(), AnyKernel::available().collect::<Vec<_>>());
         let open = usize::from(held.open);
         let kernel = kernels[open / modes.len() % kernels.len()];
         let open = modes[open % modes.len()].with(OpenOptions::new().kernel(kernel));

@@ -1,4 +1,4 @@
-//! [`Kernel`]: which kernel, chosen once per call.
+//! [`AnyKernel`]: which kernel, chosen once per call.
 
 use core::ops::Range;
 
@@ -66,12 +66,12 @@ fn avx512<T: Task>(kernel: Avx512, task: T) -> T::Output {
 /// All kernels give the same answers; they differ in speed alone. Detection is remembered by the
 /// process, and the handle is two copyable bytes: keep one beside the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel {
+pub struct AnyKernel {
     batch: Choice,
     single: Choice,
 }
 
-impl Kernel {
+impl AnyKernel {
     /// The names of all kernels that this crate has, on whatever machine.
     pub const NAMES: &'static [&'static str] = &["scalar", "sse2", "avx2", "avx512", "neon"];
 
@@ -231,7 +231,7 @@ impl Kernel {
     }
 }
 
-impl Dispatch for Kernel {
+impl Dispatch for AnyKernel {
     #[inline(always)]
     fn single<T: Task>(self, task: T) -> T::Output {
         self.single.run(task)

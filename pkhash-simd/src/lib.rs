@@ -3,14 +3,14 @@
 //! A lookup compares groups of control bytes; this crate does that with the vector unit of the CPU,
 //! and prefetches. The lookup itself is in `pkhash-core`, once and generic: here it is compiled again
 //! inside a `#[target_feature]` function for each kernel that needs more than the target has, and
-//! [`Kernel`] picks one of those functions **once per call**, never per group.
+//! [`AnyKernel`] picks one of those functions **once per call**, never per group.
 //!
 //! ```
 //! use pkhash_core::Table;
-//! use pkhash_simd::Kernel;
+//! use pkhash_simd::AnyKernel;
 //!
 //! # fn demo(bytes: &[u8]) -> Result<(), pkhash_core::Error> {
-//! let kernel = Kernel::detect();
+//! let kernel = AnyKernel::detect();
 //! let table = Table::open(bytes)?;
 //! if let Some(value) = table.get(kernel, b"some key")? {
 //!     println!("{:?} (found with {})", value.doc_id(), kernel.name());
@@ -21,7 +21,7 @@
 //!
 //! # Features
 //!
-//! * `scalar`: [`Kernel::detect`] answers [`Kernel::scalar`]. The vector kernels still compile and can
+//! * `scalar`: [`AnyKernel::detect`] answers [`AnyKernel::scalar`]. The vector kernels still compile and can
 //!   be asked for by name. Features of a crate add up over a whole program, so this one is for final
 //!   binaries only.
 //!
@@ -63,7 +63,7 @@ mod arch;
 mod detect;
 mod dispatch;
 
-pub use dispatch::Kernel;
+pub use dispatch::AnyKernel;
 
 /// Asks for the cache line of `data` that holds the byte at `at`, as the kernels do: for who runs
 /// stages of a lookup of their own. A hint: never fails, whatever the offset, and does nothing on

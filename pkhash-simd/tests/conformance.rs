@@ -19,7 +19,7 @@ use pkhash_core::{
     CHUNK, Error, GROUP_MAX, HashedKeys, KeyHasher, Layout, Matches, Scalar, Table, Value,
     ValueFormat, get_batch_of,
 };
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 /// Runs each check with each kernel, as a test of its own.
 macro_rules! conformance {
@@ -68,7 +68,7 @@ fn oracle(width: u32, group: &[u8; GROUP_MAX], control: u8) -> Matches {
 
 /// Compares a group that lies `at` bytes after the begin of a cache line, between bytes that would
 /// match if they were read.
-fn check_group(kernel: Kernel, group: &[u8; GROUP_MAX], at: usize, control: u8) {
+fn check_group(kernel: AnyKernel, group: &[u8; GROUP_MAX], at: usize, control: u8) {
     let mut line = Line([if at.is_multiple_of(2) { control } else { EMPTY }; 2 * GROUP_MAX]);
     line.0[at..at + GROUP_MAX].copy_from_slice(group);
     let moved = line.0[at..].first_chunk().expect("two lines hold a group at any offset");
@@ -136,7 +136,7 @@ fn larger() -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
 }
 
 /// The kernel answers as core's scalar kernel does, whatever the table's bytes.
-fn check_table(kernel: Kernel, bytes: &[u8], keys: &[&[u8]]) {
+fn check_table(kernel: AnyKernel, bytes: &[u8], keys: &[&[u8]]) {
     let Ok(table) = Table::open(bytes) else { return };
     let expected = answers(&table, None, keys);
     expected.assert_coherent(keys);
@@ -159,7 +159,7 @@ fn open_wide(bytes: &mut [u8], p: usize) {
 /// Damages a table in each partition, and checks it with its footer repaired, with all checksums
 /// repaired, and with none (then it is refused).
 fn check_damaged(
-    kernel: Kernel,
+    kernel: AnyKernel,
     bytes: &[u8],
     keys: &[&[u8]],
     mut damage: impl FnMut(&mut [u8], usize),
@@ -190,7 +190,7 @@ mod checks {
     }
 
     /// Every control byte in every single slot, and in all but one, among bytes that are not it.
-    pub(crate) fn one_slot_among_others(kernel: Kernel) {
+    pub(crate) fn one_slot_among_others(kernel: AnyKernel) {
         let mut at = 0;
         for control in 0x80..=0xff {
             for other in neighbours(control) {
@@ -209,7 +209,7 @@ mod checks {
 
     /// Every control byte at every address, in groups that are full of it, empty, of something else,
     /// and mixed: few distinct bytes, many, and hits only or empty slots only past the width.
-    pub(crate) fn every_population_at_every_address(kernel: Kernel) {
+    pub(crate) fn every_population_at_every_address(kernel: AnyKernel) {
         let mut rng = Rng(1);
         for at in 0..GROUP_MAX {
             for control in 0x80..=0xff {
@@ -230,7 +230,7 @@ mod checks {
     }
 
     /// Every byte that is sought against every byte that is there.
-    pub(crate) fn every_byte_pair(kernel: Kernel) {
+    pub(crate) fn every_byte_pair(kernel: AnyKernel) {
         for control in 1..=u8::MAX {
             for first in (0..=u8::MAX).step_by(GROUP_MAX) {
                 // Each byte in each slot.
@@ -242,7 +242,7 @@ mod checks {
         }
     }
 
-    pub(crate) fn tables_at_every_address(kernel: Kernel) {
+    pub(crate) fn tables_at_every_address(kernel: AnyKernel) {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             let mut buffer = vec![0xaa; bytes.len() + GROUP_MAX];
@@ -266,7 +266,7 @@ mod checks {
     }
 
     /// A table that ends where its allocation does, and its mapping. A read past it ends the process.
-    pub(crate) fn tables_before_a_page_that_cannot_be_read(kernel: Kernel) {
+    pub(crate) fn tables_before_a_page_that_cannot_be_read(kernel: AnyKernel) {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             check_table(kernel, &bytes.clone().into_boxed_slice(), &some(&keys, 0, keys.len()));
@@ -290,7 +290,7 @@ mod checks {
 
     /// Keys whose home is one of the last slots of their partition, so that they are pushed past the
     /// last home, and probes for others run as far.
-    pub(crate) fn probes_to_the_end_of_a_partition(kernel: Kernel) {
+    pub(crate) fn probes_to_the_end_of_a_partition(kernel: AnyKernel) {
         for (layout, bits) in [(Layout::Inline, 0), (Layout::Inline, 2), (Layout::TermOrder, 1)] {
             let options = fixed(layout, bits);
             let mut rng = Rng(7);
@@ -333,7 +333,7 @@ mod checks {
 
     /// Control sections full of one byte, padding included: no slot is empty, or all are, or all are
     /// candidates of one key.
-    pub(crate) fn control_bytes_all_alike(kernel: Kernel) {
+    pub(crate) fn control_bytes_all_alike(kernel: AnyKernel) {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             let keys = some(&keys, 0, 40);
@@ -350,7 +350,7 @@ mod checks {
     }
 
     /// Control bytes of few kinds, those of the keys and empty ones among them, and of all kinds.
-    pub(crate) fn control_bytes_at_random(kernel: Kernel) {
+    pub(crate) fn control_bytes_at_random(kernel: AnyKernel) {
         let mut rng = Rng(3);
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
@@ -375,7 +375,7 @@ mod checks {
     }
 
     /// Slot words that point anywhere, and records of anything, behind control bytes that match.
-    pub(crate) fn records_and_words_at_random(kernel: Kernel) {
+    pub(crate) fn records_and_words_at_random(kernel: AnyKernel) {
         let mut rng = Rng(4);
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
@@ -401,7 +401,7 @@ mod checks {
     }
 
     /// Pilots of other keys, and offset lines that begin and end anywhere, also past the body.
-    pub(crate) fn pilots_and_offset_lines_at_random(kernel: Kernel) {
+    pub(crate) fn pilots_and_offset_lines_at_random(kernel: AnyKernel) {
         let mut rng = Rng(8);
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
@@ -434,7 +434,7 @@ mod checks {
 
     /// Each place of a line, with neighbours that differ in one bit, are made of the tag's bytes or are
     /// equal, at every address.
-    pub(crate) fn tags_at_every_place_and_address(kernel: Kernel) {
+    pub(crate) fn tags_at_every_place_and_address(kernel: AnyKernel) {
         let mut rng = Rng(0x7a6);
         let mut buffer = [0; 2 * MAP_LINE];
         for at in 0..MAP_LINE {
@@ -461,7 +461,7 @@ mod checks {
     }
 
     /// A batch of every length asks what core's scalar kernel does.
-    pub(crate) fn segment_maps(kernel: Kernel) {
+    pub(crate) fn segment_maps(kernel: AnyKernel) {
         let mut rng = Rng(0x3a9);
         for segments in [15u32, 300] {
             let plan = MapPlan::new(3000, segments as usize).expect("few segments");
@@ -502,7 +502,7 @@ mod checks {
     }
 
     /// Batches of every length over tables of one kind, which are staged, and of several.
-    pub(crate) fn batches_over_many_tables(kernel: Kernel) {
+    pub(crate) fn batches_over_many_tables(kernel: AnyKernel) {
         let mut all: Vec<(Vec<u8>, Vec<Vec<u8>>)> =
             RECIPES.iter().map(|recipe| (recipe.golden(), keys_of(&recipe.pairs()))).collect();
         all.extend(larger());
@@ -577,7 +577,7 @@ mod checks {
 
     /// Keys go through the stages in blocks: the last one may have any number of keys, and any of them
     /// may be absent, too long, or among the exceptions.
-    pub(crate) fn perfect_batches_of_every_length(kernel: Kernel) {
+    pub(crate) fn perfect_batches_of_every_length(kernel: AnyKernel) {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             if raw::layout(&bytes) != raw::PERFECT {
@@ -601,7 +601,7 @@ mod checks {
 
     /// All slots moved, so that keys lie before their home slot, in the group that is read first if
     /// that is wide, or in a group past an empty slot.
-    pub(crate) fn keys_in_other_slots(kernel: Kernel) {
+    pub(crate) fn keys_in_other_slots(kernel: AnyKernel) {
         for recipe in RECIPES {
             let (bytes, keys) = (recipe.golden(), keys_of(&recipe.pairs()));
             let keys = some(&keys, 0, keys.len());
@@ -666,7 +666,7 @@ mod guarded {
 #[test]
 fn this_is_the_machine_that_was_asked_for() {
     common::core::assert_expected_arch();
-    let names: Vec<&str> = common::kernels().into_iter().map(Kernel::name).collect();
+    let names: Vec<&str> = common::kernels().into_iter().map(AnyKernel::name).collect();
     println!("{}: {};", std::env::consts::ARCH, names.join(", "));
     for name in common::required() {
         assert!(names.contains(&name.as_str()), "{name} was skipped");
@@ -693,33 +693,38 @@ fn the_operating_system_saves_the_registers() {
     // SAFETY: OSXSAVE says that XGETBV may be used.
     let saved = if osxsave { unsafe { xcr0() } } else { 0 };
     let (ymm, zmm) = (0b110, 0b1110_0110);
-    assert!(Kernel::avx2().is_none() || saved & ymm == ymm, "XCR0 {saved:#x}");
-    assert!(Kernel::avx512().is_none() || saved & zmm == zmm, "XCR0 {saved:#x}");
+    assert!(AnyKernel::avx2().is_none() || saved & ymm == ymm, "XCR0 {saved:#x}");
+    assert!(AnyKernel::avx512().is_none() || saved & zmm == zmm, "XCR0 {saved:#x}");
 }
 
 #[test]
 fn names_and_constructors_agree() {
-    let named: Vec<Option<&str>> =
-        [Some(Kernel::scalar()), Kernel::sse2(), Kernel::avx2(), Kernel::avx512(), Kernel::neon()]
-            .map(|kernel| kernel.map(Kernel::name))
-            .into();
-    for (name, constructed) in Kernel::NAMES.iter().copied().zip(&named) {
-        let by_name = Kernel::by_name(name).map(Kernel::name);
+    let named: Vec<Option<&str>> = [
+        Some(AnyKernel::scalar()),
+        AnyKernel::sse2(),
+        AnyKernel::avx2(),
+        AnyKernel::avx512(),
+        AnyKernel::neon(),
+    ]
+    .map(|kernel| kernel.map(AnyKernel::name))
+    .into();
+    for (name, constructed) in AnyKernel::NAMES.iter().copied().zip(&named) {
+        let by_name = AnyKernel::by_name(name).map(AnyKernel::name);
         assert!(by_name.is_none_or(|found| found == name));
         assert_eq!(by_name, *constructed);
     }
-    assert_eq!(named.len(), Kernel::NAMES.len());
-    assert!(Kernel::available().map(Kernel::name).eq(named.into_iter().flatten()));
-    assert_eq!(Kernel::available().next().map(Kernel::name), Some("scalar"));
+    assert_eq!(named.len(), AnyKernel::NAMES.len());
+    assert!(AnyKernel::available().map(AnyKernel::name).eq(named.into_iter().flatten()));
+    assert_eq!(AnyKernel::available().next().map(AnyKernel::name), Some("scalar"));
     for wrong in ["", "AVX2", "avx2 ", "avx", "detect"] {
-        assert!(Kernel::by_name(wrong).is_none(), "{wrong:?}");
+        assert!(AnyKernel::by_name(wrong).is_none(), "{wrong:?}");
     }
 }
 
 /// Each machine has its own kernels and no others: NEON is one of little-endian AArch64 alone.
 #[test]
 fn kernels_belong_to_their_machines() {
-    let all: Vec<&str> = Kernel::available().map(Kernel::name).collect();
+    let all: Vec<&str> = AnyKernel::available().map(AnyKernel::name).collect();
     let known: &[&str] = match std::env::consts::ARCH {
         "x86_64" => &["scalar", "sse2", "avx2", "avx512"],
         "aarch64" if cfg!(target_endian = "little") => &["scalar", "neon"],
@@ -728,18 +733,18 @@ fn kernels_belong_to_their_machines() {
     assert!(all.iter().all(|name| known.contains(name)), "{all:?}");
     let little = cfg!(all(target_arch = "aarch64", target_endian = "little"));
     let neon = little && cfg!(target_feature = "neon");
-    assert_eq!(Kernel::neon().is_some(), neon);
-    assert_eq!(Kernel::by_name("neon").map(Kernel::name), neon.then_some("neon"));
+    assert_eq!(AnyKernel::neon().is_some(), neon);
+    assert_eq!(AnyKernel::by_name("neon").map(AnyKernel::name), neon.then_some("neon"));
     if known == ["scalar"] {
-        let kernel = Kernel::detect();
+        let kernel = AnyKernel::detect();
         assert_eq!((kernel.name(), kernel.single_name()), ("scalar", "scalar"));
     }
 }
 
 #[test]
 fn detection_takes_a_kernel_that_can_run() {
-    let detected = Kernel::detect().name();
-    let available: Vec<&str> = common::kernels().into_iter().map(Kernel::name).collect();
+    let detected = AnyKernel::detect().name();
+    let available: Vec<&str> = common::kernels().into_iter().map(AnyKernel::name).collect();
     assert!(available.contains(&detected));
     if cfg!(feature = "scalar") {
         assert_eq!(detected, "scalar");

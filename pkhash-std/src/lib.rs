@@ -130,7 +130,7 @@ pub use pkhash_core::builder::{LayoutChoice, TableOptions, ValueChoice};
 pub use pkhash_core::{
     FixedKeys, Footer, HashedKeys, KeyHasher, Keys, Layout, Table, Value, ValueFormat, ValueKind,
 };
-pub use pkhash_simd::Kernel;
+pub use pkhash_simd::AnyKernel;
 #[cfg(feature = "sets")]
 pub use roaring;
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use pkhash_core::builder::{self, Assembler, Entry, Plan, Written};
 use pkhash_core::{Footer, format};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 use crate::error::{Error, Result};
 use crate::file::BlockWriter;
@@ -133,7 +133,7 @@ pub(crate) struct Builder<'c> {
     pub(crate) window: u32,
     /// About how many keys a partition has.
     pub(crate) partition_keys: usize,
-    pub(crate) kernel: Option<Kernel>,
+    pub(crate) kernel: Option<AnyKernel>,
     pub(crate) progress: &'c Progress,
 }
 
@@ -150,7 +150,7 @@ impl Builder<'_> {
         }
         let (pool, window) = (self.pool, self.window);
         let spare = &Spare::default();
-        let kernel = self.kernel.unwrap_or_else(Kernel::detect);
+        let kernel = self.kernel.unwrap_or_else(AnyKernel::detect);
         let mut out = BlockWriter::new(out)?;
         let mut directory = vec![0; self.plan.directory_len()];
         let mut assembler = Assembler::new(&self.plan, &mut directory)?;
@@ -201,7 +201,13 @@ impl Builder<'_> {
         Ok(Built { footer, duplicates, spilled: 0, evictions, exceptions, missing_threads })
     }
 
-    fn build<P: Part>(&self, p: u32, mut part: P, kernel: Kernel, spare: &Spare) -> Result<Done> {
+    fn build<P: Part>(
+        &self,
+        p: u32,
+        mut part: P,
+        kernel: AnyKernel,
+        spare: &Spare,
+    ) -> Result<Done> {
         part.prepare()?;
         let mut buffers = take(&spare.buffers);
         let mut entries = recycle(std::mem::take(&mut buffers.entries));

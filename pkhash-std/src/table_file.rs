@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pkhash_core::format::{self, HEAD_LEN, TAIL_LEN};
 use pkhash_core::{Answer, Footer, Keys, Table, Value};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use self_cell::self_cell;
 
 use crate::error::{Error, Result};
@@ -14,15 +14,15 @@ use crate::storage::{Advice, Storage};
 /// How to open a table.
 ///
 /// ```no_run
-/// use pkhash_std::{Kernel, OpenOptions};
-/// let table = OpenOptions::new().kernel(Kernel::scalar()).open("ids.pkh")?;
+/// use pkhash_std::{AnyKernel, OpenOptions};
+/// let table = OpenOptions::new().kernel(AnyKernel::scalar()).open("ids.pkh")?;
 /// # Ok::<(), pkhash_std::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     pub(crate) advice: Advice,
     pub(crate) preload: bool,
-    kernel: Option<Kernel>,
+    kernel: Option<AnyKernel>,
 }
 
 impl OpenOptions {
@@ -48,7 +48,7 @@ impl OpenOptions {
 
     /// Which kernel looks up.
     #[must_use]
-    pub const fn kernel(mut self, kernel: Kernel) -> Self {
+    pub const fn kernel(mut self, kernel: AnyKernel) -> Self {
         self.kernel = Some(kernel);
         self
     }
@@ -88,7 +88,7 @@ impl OpenOptions {
     pub(crate) fn table(self, storage: Storage, path: Option<&Path>) -> Result<TableFile> {
         let opened = Opened::try_new(storage, |storage| Table::open(storage.bytes()))
             .map_err(|source| Error::Table { path: path.map(Path::to_owned), source })?;
-        let kernel = self.kernel.unwrap_or_else(Kernel::detect);
+        let kernel = self.kernel.unwrap_or_else(AnyKernel::detect);
         let name = path.unwrap_or(Path::new(UNNAMED)).to_owned();
         Ok(TableFile { opened, kernel, name, has_path: path.is_some() })
     }
@@ -130,7 +130,7 @@ self_cell! {
 #[derive(Debug)]
 pub struct TableFile {
     opened: Opened,
-    kernel: Kernel,
+    kernel: AnyKernel,
     /// The path, or what stands for it in messages.
     name: PathBuf,
     has_path: bool,
@@ -157,10 +157,10 @@ impl TableFile {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use pkhash_std::{TableFile, WriterOptions, build_slice_to};
+    /// # use pkhash_std::{TableFile, WriterOptions, build_slice};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut bytes = Vec::new();
-    /// build_slice_to(&["a", "b"], |i| [i as u8], &mut bytes, &WriterOptions::default())?;
+    /// build_slice(&["a", "b"], |i| [i as u8], &mut bytes, &WriterOptions::default())?;
     /// let table = TableFile::from_bytes(Arc::<[u8]>::from(bytes))?;
     /// assert_eq!(table.get(b"b")?.and_then(|value| value.doc_id()), Some(1));
     /// # Ok(())
@@ -205,7 +205,7 @@ impl TableFile {
 
     /// The kernel that looks up.
     #[must_use]
-    pub const fn kernel(&self) -> Kernel {
+    pub const fn kernel(&self) -> AnyKernel {
         self.kernel
     }
 
@@ -265,10 +265,10 @@ impl TableFile {
     /// `bool`. Doc IDs are faster for large batches than to read them from the values.
     ///
     /// ```
-    /// # use pkhash_std::{TableFile, WriterOptions, build_slice_to};
+    /// # use pkhash_std::{TableFile, WriterOptions, build_slice};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let mut bytes = Vec::new();
-    /// # build_slice_to(&["a", "b"], |i| [i as u8], &mut bytes, &WriterOptions::default())?;
+    /// # build_slice(&["a", "b"], |i| [i as u8], &mut bytes, &WriterOptions::default())?;
     /// let table = TableFile::from_bytes(bytes)?;
     /// let keys = ["b", "c"];
     /// let mut doc_ids = [None::<u32>; 2];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pkhash_core::ValueKind;
 use pkhash_core::builder::{KeyStats, TableOptions, ValueChoice};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 use crate::budget::{partition_keys, window};
 use crate::collect::{Collector, Encoded, collected_memory};
@@ -36,7 +36,7 @@ pub struct WriterOptions {
     /// can be started, fewer build ([`Built::missing_threads`]).
     pub threads: usize,
     /// The kernel that builds; `None`: the detected one.
-    pub kernel: Option<Kernel>,
+    pub kernel: Option<AnyKernel>,
     /// Where keys go that outgrow the budget; `None`: the folder of the table, or the system's folder
     /// for temporary files if the table is not published. The file has no name there and vanishes
     /// with the process, however it ends.
@@ -65,7 +65,7 @@ setters!(WriterOptions {
     table: TableOptions,
     memory: usize,
     threads: usize,
-    kernel: impl Into<Option<Kernel>>,
+    kernel: impl Into<Option<AnyKernel>>,
     temp_dir: impl Into<Option<PathBuf>>,
     on_duplicate: OnDuplicate,
     progress: Progress,

@@ -95,7 +95,7 @@ mod past_4_gib {
 
     use pkhash_core::hash::{control, home, partition, tag};
     use pkhash_core::{FixedKeys, Footer, HashedKeys, KeyHasher, Layout, Lookup, Value};
-    use pkhash_std::{Kernel, OpenOptions, TableFile};
+    use pkhash_std::{AnyKernel, OpenOptions, TableFile};
 
     use super::of_core::footers::{inline, perfect, perfect_bytes, spans, term_order};
     use super::of_core::raw::{self, RawFooter, RawPartition};
@@ -380,7 +380,7 @@ mod past_4_gib {
             let (keys, expected): (Vec<&[u8]>, Vec<Option<u32>>) = pairs
                 .flat_map(|((key, doc, _), absent)| [(&key[..], Some(*doc)), (&absent[..], None)])
                 .unzip();
-            for kernel in Kernel::available() {
+            for kernel in AnyKernel::available() {
                 let options = OpenOptions::new().kernel(kernel);
                 let table = How::Mapped.with(options).open(&path).unwrap();
                 ask(&table, &keys, &expected);
@@ -393,6 +393,6 @@ mod past_4_gib {
             let used = file.metadata().unwrap().blocks() * 512;
             assert!(used < 16 << 20, "{name}: {used} bytes of disk");
         }
-        assert_eq!(seen.len(), Layout::all().count() * Kernel::available().count());
+        assert_eq!(seen.len(), Layout::all().count() * AnyKernel::available().count());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    DocMap, Error, Hit, Kernel, KeyHasher, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
+    AnyKernel, DocMap, Error, Hit, KeyHasher, Layout, LayoutChoice, LiveDocs, MAX_SEGMENTS,
     MergeInput, MergeOptions, OnDuplicate, OpenOptions, Progress, Segment, SegmentInfo,
     SegmentMapOptions, SegmentSet, TableFile, TableOptions, TieredPolicy, ValueFormat,
     VersionedHit, WriterOptions, build_slice, merge, versioned_value,
@@ -62,7 +62,7 @@ fn models(pool: &[Vec<u8>], number: usize, versions: bool, rng: &mut Rng) -> Vec
     let hashers =
         [KeyHasher::new(0), KeyHasher::new(rng.next()), KeyHasher::truncated(rng.next(), bits)];
     let seeds = 1 + rng.below(3);
-    let kernels: Vec<Kernel> = Kernel::available().collect();
+    let kernels: Vec<AnyKernel> = AnyKernel::available().collect();
     let mut base = 0;
     (0..number)
         .map(|_| {

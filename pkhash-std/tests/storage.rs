@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pkhash_core::format::{HEAD_LEN, TAIL_LEN};
 use pkhash_core::{Error as CoreError, Lookup, Section};
 use pkhash_std::{
-    Advice, Error, Footer, Hit, Kernel, KeyHasher, Layout, LayoutChoice, OpenOptions, Publication,
-    Segment, SegmentSet, Table, TableFile, TableOptions, Value, WriterOptions,
+    Advice, AnyKernel, Error, Footer, Hit, KeyHasher, Layout, LayoutChoice, OpenOptions,
+    Publication, Segment, SegmentSet, Table, TableFile, TableOptions, Value, WriterOptions,
 };
 use pkhash_testing::{
     Folder, Model, Rng, build_bytes, check, int, modes, names_path, numbered, open_all, publish,
@@ -80,7 +80,7 @@ fn every_mode_advice_and_kernel_answers_alike() {
         for mode in modes() {
             for advice in [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed] {
                 for preload in [false, true] {
-                    for kernel in Kernel::available() {
+                    for kernel in AnyKernel::available() {
                         let options = OpenOptions::new().advice(advice).preload(preload);
                         let file = mode.with(options.kernel(kernel)).open(&path).unwrap();
                         assert_eq!(file.kernel().name(), kernel.name());
@@ -95,7 +95,7 @@ fn every_mode_advice_and_kernel_answers_alike() {
     let model = model(1, 300);
     publish(&path, WriterOptions::default(), slices(&model)).unwrap();
     let short = [TableFile::open(&path).unwrap(), OpenOptions::new().open(&path).unwrap()];
-    assert!(short.iter().all(|file| file.kernel().name() == Kernel::detect().name()));
+    assert!(short.iter().all(|file| file.kernel().name() == AnyKernel::detect().name()));
 }
 
 /// A copy in memory begins with a cache line, so that a record that lies in one line of the file lies
@@ -622,13 +622,13 @@ fn a_crowd_of_threads() {
 /// errors and values.
 #[test]
 fn a_crowd_of_kernels() {
-    let names: Vec<_> = Kernel::available().map(Kernel::name).collect();
+    let names: Vec<_> = AnyKernel::available().map(AnyKernel::name).collect();
     assert_eq!(names[0], "scalar");
-    assert!(names.contains(&Kernel::detect().name()));
-    for name in Kernel::NAMES {
-        assert_eq!(Kernel::by_name(name).is_some(), names.contains(name));
+    assert!(names.contains(&AnyKernel::detect().name()));
+    for name in AnyKernel::NAMES {
+        assert_eq!(AnyKernel::by_name(name).is_some(), names.contains(name));
     }
-    assert!(Kernel::by_name("no such kernel").is_none());
+    assert!(AnyKernel::by_name("no such kernel").is_none());
 
     let folder = Folder::new();
     let mut rng = Rng(10);
@@ -651,7 +651,7 @@ fn a_crowd_of_kernels() {
                 }
                 let path = folder.write("table.pkh", &bytes);
                 // Opening fails alike as well, if the damage has hit the directory.
-                let answers = Kernel::available().map(|kernel| {
+                let answers = AnyKernel::available().map(|kernel| {
                     let file = match OpenOptions::new().kernel(kernel).open(&path) {
                         Ok(file) => file,
                         Err(error) => return vec![error.to_string()],
@@ -660,7 +660,7 @@ fn a_crowd_of_kernels() {
                 });
                 let answers: Vec<_> = answers.collect();
                 assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "round {round}");
-                let batches = Kernel::available().map(|kernel| {
+                let batches = AnyKernel::available().map(|kernel| {
                     let Ok(file) = OpenOptions::new().kernel(kernel).open(&path) else {
                         return "no table".to_owned();
                     };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, LazyLock, RwLock};
 use std::time::Duration;
 
 use pkhash_std::{
-    DocMap, Error, Hit, Kernel, Layout, LiveDocs, MergeInput, MergeOptions, OnDuplicate,
+    AnyKernel, DocMap, Error, Hit, Layout, LiveDocs, MergeInput, MergeOptions, OnDuplicate,
     OpenOptions, Progress, Segment, SegmentMapOptions, SegmentSet, TableFile, TableOptions, Value,
     WriterOptions, build_slice, merge,
 };
@@ -77,7 +77,7 @@ fn a_table_of_every_kind_on_every_kernel() {
         asked.extend((0..150).map(|_| (key(mixed, &mut rng), None)));
         rng.shuffle(&mut asked);
         let (keys, expected): (Vec<Vec<u8>>, Vec<Option<u32>>) = asked.into_iter().unzip();
-        for (i, kernel) in Kernel::available().enumerate() {
+        for (i, kernel) in AnyKernel::available().enumerate() {
             let mode = modes()[i % modes().len()];
             let file = mode.with(OpenOptions::new().kernel(kernel)).open(&path).unwrap();
             on_all_threads(|rng| {
@@ -204,7 +204,7 @@ fn open(folder: &Folder, name: &str, docs: &Docs, options: TableOptions, open: O
 fn a_set_with_and_without_a_segment_map() {
     let mut rng = Rng(2);
     let folder = Folder::new();
-    let kernels: Vec<Kernel> = Kernel::available().collect();
+    let kernels: Vec<AnyKernel> = AnyKernel::available().collect();
     for kind in [Some(options(Layout::Perfect, false)), None] {
         let mut docs = Vec::new();
         let mut segments = Vec::new();

@@ -1,12 +1,12 @@
 //! Looks keys up while another thread reads, or writes, the control bytes.
 use pkhash_core::{Table, Value};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, kernel, path] = arguments.as_slice() else {
-        println!("{}", Kernel::available().map(Kernel::name).collect::<Vec<_>>().join(" "));
+        println!("{}", AnyKernel::available().map(AnyKernel::name).collect::<Vec<_>>().join(" "));
         return;
     };
     let mut bytes = std::fs::read(path).unwrap();
@@ -17,7 +17,7 @@ fn main() {
     // Behind the head, since there is no filter.
     let (from, slots) = (64, footer.slots() as usize);
     let (address, len) = (bytes.as_mut_ptr() as usize, bytes.len());
-    let kernel = Kernel::by_name(kernel).unwrap();
+    let kernel = AnyKernel::by_name(kernel).unwrap();
     // No step of one thread comes before one of the other, for all that the sanitizer knows.
     let ready = &AtomicUsize::new(0);
     let meet = move || {

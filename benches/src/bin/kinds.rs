@@ -11,7 +11,7 @@ use pkhash_benches::{
     Random, check, independent_reads, options, queries_of, row::Rows, singly, table, to_doc_ids,
 };
 use pkhash_core::{Layout, Table};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 /// Those of `pkhash bench`.
 #[path = "../../../pkhash-std/command/src/ids.rs"]
@@ -58,7 +58,7 @@ fn measure<const L: usize>(
     let mut random = Random::new(3);
     let lines: Vec<u32> =
         (0..QUERIES).map(|_| random.below((limit_of.len() / 64) as u64) as u32).collect();
-    let kernel = Kernel::detect();
+    let kernel = AnyKernel::detect();
     let mut rows = Rows::default();
     for round in 0..=rounds {
         let mut discard = Rows::default();

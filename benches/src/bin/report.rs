@@ -13,7 +13,7 @@ use pkhash_benches::{
     row::Rows, singly, table, to_doc_ids,
 };
 use pkhash_core::{Layout, Table};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 /// Keys asked for in one round.
 const QUERIES: usize = 1 << 20;
@@ -63,7 +63,7 @@ fn main() {
             let table = Table::open(bytes).expect("a sound table");
             for (name, (asked, answers)) in &work {
                 let expected: u64 = answers.iter().map(|a| a.map_or(1 << 40, u64::from)).sum();
-                for kernel in Kernel::available() {
+                for kernel in AnyKernel::available() {
                     if round == 0 {
                         let mut out = vec![None; asked.len()];
                         table.get_batch(kernel, asked, &mut out).expect("a sound table");

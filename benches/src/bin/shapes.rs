@@ -10,7 +10,7 @@ use std::time::Instant;
 use pkhash_benches::{Lines, check, keys, options, queries, to_doc_ids};
 use pkhash_core::builder::PerfectShape;
 use pkhash_core::{Layout, Table};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use pkhash_std::{WriterOptions, build_slice};
 
 const QUERIES: usize = 1 << 20;
@@ -28,7 +28,7 @@ fn main() {
     let keys = keys(n);
     let (asked, answers) = queries(&keys, QUERIES, 0);
     let expected: u64 = answers.iter().map(|a| a.map_or(1 << 40, u64::from)).sum();
-    let kernel = Kernel::detect();
+    let kernel = AnyKernel::detect();
     println!(
         "keys per 100 buckets,keys per 1000 slots,partition bits,bits a key (pilots),bytes a key (packed),\
          bytes a key (in lines),build ns,evictions for 1000 keys,other seeds,hit ns (in lines)"

@@ -19,7 +19,7 @@
 use core::fmt::Write as _;
 
 use pkhash_core::{FixedKeys, Result, Table, Value};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 /// Keeps the tables at the alignment of their sections, so that no group straddles a cache line.
 /// (They may lie at any address, but this is the fast one.)
@@ -41,7 +41,7 @@ const ANSWERS: [(&str, Option<u32>); 5] = [
 ];
 
 /// Looks up keys of different lengths, and prints the answers. Returns how many are wrong.
-fn look_up_a_few(kernel: Kernel, out: &mut linux::Stdout) -> Result<usize> {
+fn look_up_a_few(kernel: AnyKernel, out: &mut linux::Stdout) -> Result<usize> {
     let table = Table::open(&EXAMPLE.0)?;
     let mut values = [None; ANSWERS.len()];
     let found = table.get_batch(kernel, ANSWERS.map(|(key, _)| key), &mut values)?;
@@ -57,7 +57,7 @@ fn look_up_a_few(kernel: Kernel, out: &mut linux::Stdout) -> Result<usize> {
 }
 
 /// Looks up all keys of a larger table, which lie in one buffer. Returns how many answers are wrong.
-fn look_up_many(kernel: Kernel, out: &mut linux::Stdout) -> Result<usize> {
+fn look_up_many(kernel: AnyKernel, out: &mut linux::Stdout) -> Result<usize> {
     const KEYS: usize = 200;
     const WIDTH: usize = 4;
     let table = Table::open(&MANY.0)?;
@@ -80,7 +80,7 @@ fn look_up_many(kernel: Kernel, out: &mut linux::Stdout) -> Result<usize> {
 /// The program. Returns its exit code.
 fn run() -> u8 {
     let mut out = linux::Stdout;
-    let kernel = Kernel::detect();
+    let kernel = AnyKernel::detect();
     let _ = writeln!(out, "kernel: {}", kernel.name());
     let wrong = look_up_a_few(kernel, &mut out)
         .and_then(|few| look_up_many(kernel, &mut out).map(|many| few + many));

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 
 use pkhash_core::{Answer, Dispatch, FixedKeys, HashedKeys, Keys, Result, Scalar, Table, Value};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 /// The kernels that must run here, by another way of detection than the crate's own: the standard
 /// library's, which asks CPUID, and XGETBV for what the operating system saves. And all that
@@ -45,8 +45,8 @@ pub(crate) fn expected() -> Option<Vec<String>> {
 
 /// Runs a check with the kernel of this name. That it cannot run here is accepted only from a kernel
 /// that need not.
-pub(crate) fn with(name: &str, check: impl FnOnce(Kernel)) {
-    match Kernel::by_name(name) {
+pub(crate) fn with(name: &str, check: impl FnOnce(AnyKernel)) {
+    match AnyKernel::by_name(name) {
         Some(kernel) => check(kernel),
         None => {
             assert!(!required().contains(name), "{name} must run on this machine, and cannot");
@@ -56,8 +56,8 @@ pub(crate) fn with(name: &str, check: impl FnOnce(Kernel)) {
 }
 
 /// All kernels that can run here; fails if one that must is not among them.
-pub(crate) fn kernels() -> Vec<Kernel> {
-    let kernels: Vec<Kernel> = Kernel::available().collect();
+pub(crate) fn kernels() -> Vec<AnyKernel> {
+    let kernels: Vec<AnyKernel> = AnyKernel::available().collect();
     let found: BTreeSet<String> = kernels.iter().map(|kernel| kernel.name().to_owned()).collect();
     assert_eq!(found, required(), "the kernels that must run here");
     kernels
@@ -103,7 +103,7 @@ fn values(table: &Table<'_>, by: impl Dispatch, keys: impl Keys) -> Result<Vec<O
 }
 
 /// Asks for these keys with `kernel`, or with core's scalar kernel.
-pub(crate) fn answers(table: &Table<'_>, kernel: Option<Kernel>, keys: &[&[u8]]) -> Answers {
+pub(crate) fn answers(table: &Table<'_>, kernel: Option<AnyKernel>, keys: &[&[u8]]) -> Answers {
     match kernel {
         Some(kernel) => answers_by(table, kernel, keys),
         None => answers_by(table, Scalar, keys),

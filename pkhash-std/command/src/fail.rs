@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 
 /// A command that did its work.
-pub(crate) enum Answer {
+pub(crate) enum Outcome {
     Done,
     /// A key was not found, or nothing was: exit code 1.
     NotFound,

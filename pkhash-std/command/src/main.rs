@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use fail::{Answer, Fail};
+use fail::{Fail, Outcome};
 
 /// Exact primary-key lookup: an immutable hash table on disk.
 #[derive(Parser)]
@@ -81,8 +81,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => args.run(),
     };
     let code = match result {
-        Ok(Answer::Done) => ExitCode::SUCCESS,
-        Ok(Answer::NotFound) => ExitCode::from(1),
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::NotFound) => ExitCode::from(1),
         // Whoever read our output has seen enough: `pkhash dump … | head`.
         Err(Fail::OutputClosed) => ExitCode::SUCCESS,
         Err(fail) => {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use pkhash_std::{
-    Advice, Error, Kernel, OpenOptions, OrderedOptions, OrderedTerms, Progress, Table, TableFile,
-    companion_path,
+    Advice, AnyKernel, Error, OpenOptions, OrderedOptions, OrderedTerms, Progress, Table,
+    TableFile, companion_path,
 };
 
 use crate::fail::{Fail, Result};
@@ -52,14 +52,14 @@ pub(crate) fn progress(what: &'static str, cancel: &Cancel) -> Progress {
 }
 
 /// The kernel that `PKHASH_KERNEL` asks for, or the detected one.
-pub(crate) fn kernel() -> Result<Kernel> {
+pub(crate) fn kernel() -> Result<AnyKernel> {
     let name = std::env::var_os("PKHASH_KERNEL").unwrap_or_default();
     if name.is_empty() {
-        return Ok(Kernel::detect());
+        return Ok(AnyKernel::detect());
     }
     let name = name.to_string_lossy();
-    Kernel::by_name(&name).ok_or_else(|| {
-        let here: Vec<_> = Kernel::available().map(Kernel::name).collect();
+    AnyKernel::by_name(&name).ok_or_else(|| {
+        let here: Vec<_> = AnyKernel::available().map(AnyKernel::name).collect();
         Fail::message(format_args!(
             "PKHASH_KERNEL={name}: not a kernel of this machine, which has {}",
             here.join(", ")

@@ -15,7 +15,7 @@ use common::{
     publish, slices,
 };
 use pkhash_std::{
-    Kernel, TableFile, TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions,
+    AnyKernel, TableFile, TableOptions, TableWriter, ValueChoice, ValueFormat, WriterOptions,
 };
 
 /// A folder in which commands run.
@@ -769,7 +769,7 @@ fn stats() {
     let rate = json["filter_false_positives"].as_f64().unwrap();
     assert!((0.005..=0.025).contains(&rate), "{rate}");
     assert!((0.2..=0.6).contains(&json["filter_fill"].as_f64().unwrap()));
-    assert_eq!(json["kernel"], Kernel::detect().name());
+    assert_eq!(json["kernel"], AnyKernel::detect().name());
 
     let run = shell.run("stats t.pkh").expect(0);
     let text = run.text();
@@ -786,7 +786,7 @@ fn stats() {
         "records",
         "load",
         "kernel",
-        Kernel::detect().name(),
+        AnyKernel::detect().name(),
         "% of absent keys",
         "\u{2588}",
     ] {
@@ -1259,7 +1259,7 @@ fn kernels_by_name() {
         run(command(shell.0.root(), line.split_whitespace()).env("PKHASH_KERNEL", kernel))
     };
     let expected = shell.run("get t.pkh --keys input").expect(0).out;
-    for kernel in Kernel::available().map(Kernel::name) {
+    for kernel in AnyKernel::available().map(AnyKernel::name) {
         let stats = with(kernel, "stats t.pkh --json").expect(0).json();
         assert_eq!(stats["kernel"], kernel);
         assert!(with(kernel, "get t.pkh --keys input").expect(0).out == expected);

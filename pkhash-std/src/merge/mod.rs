@@ -15,7 +15,7 @@ use pkhash_core::builder::{
     Entry, KeyStats, LayoutChoice, PerfectShape, Plan, TableOptions, ValueChoice,
 };
 use pkhash_core::{KeyHasher, RecordPlace, ValueFormat, ValueKind};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 use crate::budget::{Costs, partition_keys, window};
 use crate::collect::{Collector, Encoded, collected_memory};
@@ -88,7 +88,7 @@ pub struct MergeOptions {
     /// ([`Built::missing_threads`]).
     pub threads: usize,
     /// The kernel that builds; `None`: the detected one.
-    pub kernel: Option<Kernel>,
+    pub kernel: Option<AnyKernel>,
     /// What to do with a key that lives in several inputs.
     pub on_duplicate: OnDuplicate,
     /// Progress and cancelling.
@@ -126,7 +126,7 @@ setters!(MergeOptions {
     memory: usize,
     temp_dir: impl Into<Option<PathBuf>>,
     threads: usize,
-    kernel: impl Into<Option<Kernel>>,
+    kernel: impl Into<Option<AnyKernel>>,
     on_duplicate: OnDuplicate,
     progress: Progress,
 });

@@ -34,7 +34,7 @@ use crate::table_file::TableFile;
 /// ```
 /// use pkhash_std::{
 ///     CompanionOptions, OpenOptions, OrderedTerms, Publication, TableWriter, WriterOptions,
-///     build_companion_publication, companion_path, publish_pair,
+///     build_companion, companion_path, publish_pair,
 /// };
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
@@ -44,7 +44,7 @@ use crate::table_file::TableFile;
 /// let (_, table) = writer.finish()?;
 /// let mut companion = Publication::begin_like(companion_path(&path), &path)?;
 /// let written = table.open_table(OpenOptions::new())?;
-/// build_companion_publication(&written, &mut companion, &CompanionOptions::default())?;
+/// build_companion(&written, &mut companion, &CompanionOptions::default())?;
 /// publish_pair([], table, companion)?;
 ///
 /// let (_, terms) = OrderedTerms::open_pair(&path)?;

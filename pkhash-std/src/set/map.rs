@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::segment_map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
 use pkhash_core::{KeyHasher, Layout};
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 use rayon::prelude::*;
 
 use super::segment::Segment;
@@ -190,7 +190,7 @@ impl Mapped {
     /// ones; and each once, so that keys that were made to meet in one line cost no more lookups than there
     /// are segments.
     #[inline]
-    pub(super) fn candidates(&self, kernel: Kernel, hash: u64, run: &Range<u32>) -> Numbers {
+    pub(super) fn candidates(&self, kernel: AnyKernel, hash: u64, run: &Range<u32>) -> Numbers {
         let mut numbers = Numbers { first: None, others: Vec::new() };
         kernel.candidates(&self.map(), hash, |segment| {
             if let Some(number) = self.numbers.get(segment as usize).filter(|n| run.contains(n)) {
@@ -396,7 +396,7 @@ fn fill(plan: &MapPlan, part: u32, runs: &[Vec<MapEntry>], progress: &Progress) 
     Ok((part, lines))
 }
 
-/// Whether [`get_asked`](pkhash_simd::Kernel::get_asked) runs staged for tables of these segments, with
+/// Whether [`get_batch_of`](pkhash_core::get_batch_of) runs staged for tables of these segments, with
 /// hashes of this hasher.
 pub(super) fn is_uniform(segments: &[Segment], hasher: KeyHasher) -> bool {
     let lines = |segment: &Segment| {

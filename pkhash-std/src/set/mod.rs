@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pkhash_core::KeyHasher;
-use pkhash_simd::Kernel;
+use pkhash_simd::AnyKernel;
 
 use crate::error::{Error, Result};
 use crate::folder::open_tables;
@@ -373,8 +373,8 @@ impl Inner {
     }
 
     /// The kernel for all segments.
-    fn kernel(&self) -> Kernel {
-        self.segments.first().map_or_else(Kernel::detect, |segment| segment.table().kernel())
+    fn kernel(&self) -> AnyKernel {
+        self.segments.first().map_or_else(AnyKernel::detect, |segment| segment.table().kernel())
     }
 }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use pkhash_core::Error as CoreError;
 use pkhash_core::builder::{self, Entry, KeyStats};
 use pkhash_std::{
-    Built, Error, Kernel, OpenOptions, Result, TableFile, TableOptions, TableWriter, Value,
+    AnyKernel, Built, Error, OpenOptions, Result, TableFile, TableOptions, TableWriter, Value,
     ValueChoice, ValueKind, WriterOptions,
 };
 
@@ -109,7 +109,7 @@ pub fn names(folder: &Path) -> Vec<String> {
 
 /// One file in every mode; the kernels take turns, and each comes at least once.
 pub fn open_all(path: &Path) -> Vec<TableFile> {
-    let kernels: Vec<Kernel> = Kernel::available().collect();
+    let kernels: Vec<AnyKernel> = AnyKernel::available().collect();
     let modes = modes();
     (0..modes.len().max(kernels.len()))
         .map(|i| {

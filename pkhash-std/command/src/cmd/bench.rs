@@ -22,7 +22,7 @@ use lookups::{
     LINE, TASK, Task, Times, below, check_answers, independent_reads, look_up, look_up_batch,
 };
 
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Fail, Outcome, Result};
 use crate::ids::{self, Make};
 use crate::output::Output;
 use crate::ui;
@@ -115,7 +115,7 @@ struct Bench<'a> {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let cancel = ui::Cancel::new()?;
         let kernel = ui::kernel()?.name();
         let kinds = if self.kind.is_empty() { Kind::value_variants() } else { &self.kind };
@@ -176,7 +176,7 @@ impl Args {
             Fail::message(format_args!("cannot remove the folder {path}: {error}"))
         })?;
         out.flush()?;
-        Ok(Answer::Done)
+        Ok(Outcome::Done)
     }
 
     fn shapes(&self) -> Result<Vec<Docs>> {

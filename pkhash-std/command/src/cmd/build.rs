@@ -12,7 +12,7 @@ use pkhash_std::{
 };
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result, note};
+use crate::fail::{Fail, Outcome, Result, note};
 use crate::input::Input;
 use crate::output::{Hint, KeyArgs, Output, companion_before, note_stale_companion};
 use crate::stdout::check_stdout;
@@ -158,7 +158,7 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
         check_temp_dir(self.temp_dir.as_deref())?;
@@ -248,7 +248,7 @@ impl Args {
         note_stale_companion(&self.output, before.as_deref());
         let times = [("read", read), ("all", began.elapsed())];
         report(&self.output, &built, None, companion.as_ref(), &times, self.json)?;
-        Ok(Answer::Done)
+        Ok(Outcome::Done)
     }
 }
 

@@ -10,7 +10,7 @@ use pkhash_std::{
 };
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Fail, Outcome, Result};
 use crate::output::Output;
 use crate::ui;
 
@@ -60,7 +60,7 @@ fn uuid(doc: u32) -> [u8; 16] {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let cancel = ui::Cancel::new()?;
         let progress = || ui::progress("building", &cancel);
         let keys = self.keys;
@@ -168,7 +168,7 @@ impl Args {
         });
         rows.extend(lookups);
         self.print(&rows)?;
-        Ok(Answer::Done)
+        Ok(Outcome::Done)
     }
 
     fn print(&self, rows: &[Row]) -> Result<()> {

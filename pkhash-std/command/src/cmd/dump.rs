@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::fail::{Answer, Result};
+use crate::fail::{Outcome, Result};
 use crate::output::{ListArgs, Output, Shown};
 use crate::records::for_each_record;
 use crate::tables::check_one;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         check_one(&self.table)?;
         let file = self.open.open(&self.table)?;
         let kind = file.footer().value().kind();
@@ -36,6 +36,6 @@ impl Args {
         // What came before a fault is sound.
         let flushed = out.flush();
         dumped.and(flushed)?;
-        Ok(Answer::Done)
+        Ok(Outcome::Done)
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use pkhash_std::{SegmentSet, TableFile, Value};
 use serde_json::json;
 
-use crate::fail::{Answer, Result};
+use crate::fail::{Outcome, Result};
 use crate::keys::{KeysArgs, longest_key};
 use crate::output::{Name, Output, json_value, write_value};
 use crate::tables::TablesArgs;
@@ -37,7 +37,7 @@ const BATCH: usize = 4096;
 const BATCH_BYTES: usize = 16 << 20;
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let set = self.tables.set()?;
         let named = self.tables.named()?;
         let mut out = Output::new();
@@ -48,7 +48,7 @@ impl Args {
             Ok(())
         })?;
         out.flush()?;
-        Ok(if all_found { Answer::Done } else { Answer::NotFound })
+        Ok(if all_found { Outcome::Done } else { Outcome::NotFound })
     }
 
     /// Looks up a batch and prints the answers in the order of the keys. Returns whether all were found.

@@ -8,7 +8,7 @@ use pkhash_std::{InSet, Publication, Segment, SegmentSet, TableFile};
 use serde_json::json;
 
 use super::build::same_file;
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Fail, Outcome, Result};
 use crate::keys::KeysArgs;
 use crate::live_docs::{check_values, docs_of};
 use crate::output::{Name, Output};
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let named = self.tables.named()?;
         if self.bitmap.is_some() && named && !self.offset {
             return Err(Fail::message(
@@ -80,7 +80,7 @@ impl Args {
             Some(path) => self.write_bitmap(path, &found)?,
             None => self.print(named, &set, &found)?,
         }
-        Ok(if found.is_empty() { Answer::NotFound } else { Answer::Done })
+        Ok(if found.is_empty() { Outcome::NotFound } else { Outcome::Done })
     }
 
     fn print(&self, named: bool, set: &SegmentSet, found: &InSet) -> Result<()> {

@@ -13,7 +13,7 @@ use super::build::{
     OnDuplicateArg, begin_companion, check_ordered, check_temp_dir, hint_at_policy, parse_seed,
     publish, report, same_file,
 };
-use crate::fail::{Answer, Fail, Result, note};
+use crate::fail::{Fail, Outcome, Result, note};
 use crate::input::Input;
 use crate::live_docs::{LiveDocsArgs, check_density, docs_of, parse_doc};
 use crate::output::{companion_before, note_stale_companion};
@@ -86,7 +86,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(mut self) -> Result<Answer> {
+    pub(crate) fn run(mut self) -> Result<Outcome> {
         let began = Instant::now();
         let cancel = ui::Cancel::new()?;
         check_temp_dir(self.temp_dir.as_deref())?;
@@ -159,7 +159,7 @@ impl Args {
         let read: u64 = inputs.iter().map(|input| input.table.footer().keys()).sum();
         let deleted = read.saturating_sub(built.footer.keys() + built.duplicates);
         report(&self.output, &built, Some(deleted), companion.as_ref(), &times, self.json)?;
-        Ok(Answer::Done)
+        Ok(Outcome::Done)
     }
 
     /// An error of an input names its file.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::range::OrderedArgs;
-use crate::fail::{Answer, Result};
+use crate::fail::{Outcome, Result};
 
 /// Print the keys that begin with a prefix in term order, as `key TAB value`. The table needs an ordered
 /// companion: `build --ordered` makes one.
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let prefix = self.ordered.key(&self.prefix)?;
         self.ordered.search(|terms| terms.prefix(&prefix))
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use pkhash_std::{OrderedTerms, TableFile, Terms, ValueKind, companion_path};
 
-use crate::fail::{Answer, Fail, Result};
+use crate::fail::{Fail, Outcome, Result};
 use crate::keys::read_key;
 use crate::output::{ListArgs, Output, Shown};
 use crate::tables::check_one;
@@ -48,7 +48,7 @@ pub(super) struct OrderedArgs {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let from = self.from.as_deref().map(|key| self.ordered.key(key)).transpose()?;
         let to = self.to.as_deref().map(|key| self.ordered.key(key)).transpose()?;
         let from = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
@@ -59,7 +59,7 @@ impl Args {
 
 impl OrderedArgs {
     /// Opens the table, and prints the keys that are found in its companion.
-    pub(super) fn search<F>(&self, find: F) -> Result<Answer>
+    pub(super) fn search<F>(&self, find: F) -> Result<Outcome>
     where
         F: FnOnce(&OrderedTerms) -> Terms<'_>,
     {
@@ -88,7 +88,7 @@ impl OrderedArgs {
         Ok(read_key(self.list.form, key, &mut Vec::new())?.to_vec())
     }
 
-    fn print(&self, table: &TableFile, mut terms: Terms<'_>) -> Result<Answer> {
+    fn print(&self, table: &TableFile, mut terms: Terms<'_>) -> Result<Outcome> {
         let kind = table.footer().value().kind();
         let mut out = Output::new();
         let mut printed = 0;
@@ -105,6 +105,6 @@ impl OrderedArgs {
             self.list.print(key, value, &mut out)?;
         }
         out.flush()?;
-        Ok(if printed > 0 { Answer::Done } else { Answer::NotFound })
+        Ok(if printed > 0 { Outcome::Done } else { Outcome::NotFound })
     }
 }

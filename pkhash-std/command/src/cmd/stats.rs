@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
 use pkhash_core::Section;
-use pkhash_std::{Footer, Kernel, Layout, Table, ValueKind, visit_tables};
+use pkhash_std::{AnyKernel, Footer, Layout, Table, ValueKind, visit_tables};
 use serde_json::json;
 
-use crate::fail::{Answer, Plain, Result};
+use crate::fail::{Outcome, Plain, Result};
 use crate::output::{Name, Output};
 use crate::tables::has_folder;
 use crate::ui::{self, OpenArgs};
@@ -127,7 +127,7 @@ impl Facts {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         let mut out = Output::new();
         let print = if self.json { print_json } else { print };
         if has_folder(&self.tables)? {
@@ -140,7 +140,7 @@ impl Args {
             }
         }
         out.flush()?;
-        Ok(Answer::Done)
+        Ok(Outcome::Done)
     }
 
     fn measure(&self, path: &Path) -> Result<Measured> {
@@ -161,7 +161,7 @@ impl Args {
 struct Measured {
     name: PathBuf,
     footer: Footer,
-    kernel: Kernel,
+    kernel: AnyKernel,
     facts: Facts,
     /// Bytes of its companion, or why that is of no use.
     ordered: Option<Result<u64, String>>,

@@ -6,7 +6,7 @@ use indicatif::HumanCount;
 use pkhash_std::{stale_temporaries, visit_tables};
 use serde_json::json;
 
-use crate::fail::{Answer, Fail, Result, complain, note};
+use crate::fail::{Fail, Outcome, Result, complain, note};
 use crate::output::{Name, Output};
 use crate::tables::has_folder;
 use crate::ui::{self, OpenArgs};
@@ -46,7 +46,7 @@ impl Fault {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<Answer> {
+    pub(crate) fn run(self) -> Result<Outcome> {
         self.note_stale();
         let mut report = Report { json: self.json, out: Output::new(), all: 0, counts: [0; 3] };
         if has_folder(&self.tables)? {
@@ -153,7 +153,7 @@ impl Report {
         ))
     }
 
-    fn finish(mut self) -> Result<Answer> {
+    fn finish(mut self) -> Result<Outcome> {
         self.out.flush()?;
         let whats = ["are faulty", "have a faulty companion", "have a companion of another table"];
         let counts: Vec<String> = self
@@ -163,7 +163,7 @@ impl Report {
             .filter(|(count, _)| **count > 0)
             .map(|(count, what)| format!("{count} of {} tables {what}", self.all))
             .collect();
-        if counts.is_empty() { Ok(Answer::Done) } else { Err(Fail::message(counts.join(", "))) }
+        if counts.is_empty() { Ok(Outcome::Done) } else { Err(Fail::message(counts.join(", "))) }
     }
 }
 
