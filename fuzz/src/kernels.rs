@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use arbitrary::Arbitrary;
 use pkhash_core::segment_map::{Ask, LINE_TAGS, MAP_LINE, MAX_RUN, MapEntry, MapPlan, SegmentMap};
-use pkhash_core::{AnyKernel as _, Error, GROUP_MAX, Matches, Scalar, Table, get_batch_of};
+use pkhash_core::{Error, GROUP_MAX, Kernel as _, Matches, Scalar, Table, get_batch_of};
 use pkhash_simd::AnyKernel;
 
 use crate::{How, Key, common};
