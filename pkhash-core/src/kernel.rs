@@ -73,6 +73,13 @@ pub trait Dispatch: Copy {
 
     /// Runs the work of many keys.
     fn batch<T: Task>(self, task: T) -> T::Output;
+
+    /// Runs work that prefetches and compares nothing. A choice among kernels may compile it once for all that
+    /// prefetch alike.
+    #[inline(always)]
+    fn prefetching<T: Task>(self, task: T) -> T::Output {
+        self.single(task)
+    }
 }
 
 impl<K: Kernel> Dispatch for K {

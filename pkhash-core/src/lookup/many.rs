@@ -105,11 +105,16 @@ pub fn get_batch_of<'a, D: Dispatch, B: AsRef<[u8]>>(
     };
     let asked = Asked { asks, keys, hashes };
     if all(false) {
-        return by.single(Batch { tables, asked, out, records: |table: &Table<'a>| table.fixed });
+        return by.prefetching(Batch {
+            tables,
+            asked,
+            out,
+            records: |table: &Table<'a>| table.fixed,
+        });
     }
     if all(true) {
         let records = |table: &Table<'a>| table.footer.spans();
-        return by.single(Batch { tables, asked, out, records });
+        return by.prefetching(Batch { tables, asked, out, records });
     }
     let mut count = 0;
     for (ask, out) in asks.iter().zip(out) {

@@ -104,9 +104,8 @@ impl<'a> Table<'a> {
         }
         let (table, keys) = (self, &keys);
         if self.footer.layout == Layout::Perfect {
-            // Nothing to compare but keys: the kernel that needs no function of its own has all that
-            // counts, the prefetch.
-            by.single(PerfectBatch { table, keys, out })
+            // Nothing to compare but keys.
+            by.prefetching(PerfectBatch { table, keys, out })
         } else {
             by.batch(ProbedBatch { table, keys, out })
         }
