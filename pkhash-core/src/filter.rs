@@ -60,6 +60,15 @@ pub(crate) const fn position(hash: u64, words: u32) -> Position {
     Position { word, mask }
 }
 
+/// Sets the bits of a hash in the bytes of a filter of so many words.
+pub(crate) fn set(filter: &mut [u8], hash: u64, words: u32) {
+    let position = position(hash, words);
+    let at = position.word as usize * 8;
+    if let Some(word) = filter.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *word = (u64::from_le_bytes(*word) | position.mask).to_le_bytes();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,6 +111,17 @@ pub const fn partition(hash: u64, partition_bits: u8) -> u32 {
     ((hash >> 1) >> (63 - (partition_bits & 63))) as u32
 }
 
+/// The first and the last hash of a partition: the inverse of [`partition`]. Of partitions that lie side by side, the
+/// first of the first and the last of the last.
+#[inline]
+#[must_use]
+pub const fn range_of(p: u32, partition_bits: u8) -> (u64, u64) {
+    let bits = partition_bits & 63;
+    // Two shifts, as above.
+    let first = ((p as u64) << 1) << (63 - bits);
+    (first, first | (u64::MAX >> bits))
+}
+
 /// The home slot of a hash in a partition with this many homes.
 #[inline(always)]
 #[must_use]
@@ -172,6 +183,18 @@ mod tests {
             assert_eq!(home(u64::MAX, pb, 0), 0);
         }
         assert_eq!(partition(u64::MAX, 0), 0);
+        assert_eq!(range_of(0, 0), (0, u64::MAX));
+        for bits in [1, 2, 10, 16] {
+            for p in [0, 1, (1 << bits) - 1] {
+                let (first, last) = range_of(p, bits);
+                assert_eq!((partition(first, bits), partition(last, bits)), (p, p));
+                assert_eq!(
+                    first.checked_sub(1).map(|hash| partition(hash, bits)),
+                    p.checked_sub(1)
+                );
+                assert_eq!(last == u64::MAX, p == (1 << bits) - 1);
+            }
+        }
         assert_eq!(partition(u64::MAX, 10), 1023);
     }
 

@@ -1,10 +1,9 @@
 //! [`Table::verify`]: reads everything.
 
 use crate::error::{Error, Result, Section};
-use crate::filter;
+use crate::format::checksum;
 use crate::format::directory::Partition;
 use crate::format::footer::Footer;
-use crate::format::{bytes_at, checksum};
 use crate::hash;
 use crate::layout::perfect::{LINE_SLOTS, OFFSET_LINE, Perfect, span_in};
 use crate::layout::{Layout, Parsed, Records, slot_word};
@@ -443,18 +442,6 @@ fn zeros(what: &'static str, offset: u64, bytes: &[u8], from: u64, to: Option<u6
         Some(at) => {
             let at = from + at;
             Err(corrupt(what, offset.saturating_add(at as u64), 0, bytes[at].into()))
-        }
-    }
-}
-
-/// The filter's word that a hash sets, for the builder.
-pub(crate) fn set_in_filter(filter: &mut [u8], hash: u64, words: u32) {
-    let position = filter::position(hash, words);
-    let at = position.word as usize * 8;
-    if let Some(word) = bytes_at::<8>(filter, at) {
-        let word = u64::from_le_bytes(*word) | position.mask;
-        if let Some(out) = filter.get_mut(at..at + 8) {
-            out.copy_from_slice(&word.to_le_bytes());
         }
     }
 }

@@ -105,11 +105,13 @@ impl<'b> Assembler<'b> {
             key_bytes: self.stats.key_bytes,
             max_value: self.stats.max_value,
             file_len: self.at + footer_len(self.plan.partition_bits) as u64,
+            checksum: 0,
             directory_at: self.at,
             records_per_line: if self.stats.keys == 0 { 0 } else { self.plan.records_per_line },
             ..self.plan.footer()
         };
-        let tail = footer.encode_tail(self.directory);
+        let (tail, checksum) = footer.encode_tail(self.directory);
+        let footer = Footer { checksum, ..footer };
         Ok((footer, self.directory, tail))
     }
 }

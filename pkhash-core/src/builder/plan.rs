@@ -18,7 +18,6 @@ use crate::kernel::Kernel;
 use crate::layout::perfect as perfect_layout;
 use crate::layout::{Layout, copy, varint_len};
 use crate::value::{Value, ValueFormat, ValueKind};
-use crate::verify::set_in_filter;
 
 impl TableOptions {
     /// Chooses layout, value width and partitions for keys that were counted. The counts may be too
@@ -382,6 +381,7 @@ impl Plan {
             key_bytes: 0,
             max_value: 0,
             file_len: 0,
+            checksum: 0,
             directory_at: 0,
             dense: false,
             pilots: 0,
@@ -426,7 +426,7 @@ impl Plan {
 
         if partition.filter_words > 0 {
             for entry in entries {
-                set_in_filter(filter, entry.hash, partition.filter_words);
+                filter::set(filter, entry.hash, partition.filter_words);
             }
         }
         if self.layout != Layout::Perfect {

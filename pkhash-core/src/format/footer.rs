@@ -60,6 +60,7 @@ pub struct Footer {
     pub(crate) key_bytes: u64,
     pub(crate) max_value: u64,
     pub(crate) file_len: u64,
+    pub(crate) checksum: u64,
     /// Offset of the directory: where the body ends.
     pub(crate) directory_at: u64,
     /// Whether every partition has slots.
@@ -69,6 +70,13 @@ pub struct Footer {
 }
 
 impl Footer {
+    /// The checksum over directory and tail. It covers those of all sections, so tables that share it are the same.
+    #[inline]
+    #[must_use]
+    pub const fn checksum(&self) -> u64 {
+        self.checksum
+    }
+
     /// The layout.
     #[inline]
     #[must_use]
@@ -402,6 +410,7 @@ impl Footer {
             key_bytes: fields.u64(at::KEY_BYTES),
             max_value: fields.u64(at::MAX_VALUE),
             file_len: fields.u64(at::FILE_LEN),
+            checksum: fields.u64(at::CHECKSUM),
             directory_at: fields.u64(at::DIRECTORY),
             dense: false,
             pilots: 0,
@@ -511,7 +520,7 @@ impl Footer {
     }
 
     /// The tail of a table whose directory is complete.
-    pub(crate) fn encode_tail(&self, directory: &[u8]) -> [u8; TAIL_LEN] {
+    pub(crate) fn encode_tail(&self, directory: &[u8]) -> ([u8; TAIL_LEN], u64) {
         use xxhash_rust::xxh3::Xxh3Default;
         let mut tail = [0; TAIL_LEN];
         let mut put = |at: usize, bytes: &[u8]| tail[at..at + bytes.len()].copy_from_slice(bytes);
@@ -542,11 +551,11 @@ impl Footer {
         let sum = sum.digest();
         tail[at::CHECKSUM..at::MAGIC].copy_from_slice(&sum.to_le_bytes());
         tail[at::MAGIC..].copy_from_slice(&TAIL_MAGIC);
-        tail
+        (tail, sum)
     }
 }
 
-/// At most [`MAX_PARTITION_BITS`]: the fields of a `Footer` are public.
+/// At most [`MAX_PARTITION_BITS`], which the compiler does not know.
 #[inline(always)]
 const fn min(partition_bits: u8) -> u8 {
     if partition_bits < MAX_PARTITION_BITS { partition_bits } else { MAX_PARTITION_BITS }

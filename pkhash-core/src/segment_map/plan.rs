@@ -88,9 +88,8 @@ impl MapPlan {
     /// The hashes of these parts.
     #[must_use]
     pub fn hashes(&self, parts: Range<u32>) -> (u64, u64) {
-        let shift = 64 - u32::from(self.part_bits);
-        let begin = |part: u32| u64::from(part).unbounded_shl(shift);
-        (begin(parts.start), begin(parts.end).wrapping_sub(1))
+        let last = parts.end.saturating_sub(1);
+        (hash::range_of(parts.start, self.part_bits).0, hash::range_of(last, self.part_bits).1)
     }
 
     /// Lines that a part of these entries takes.

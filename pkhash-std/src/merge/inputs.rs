@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pkhash_core::builder::{Entry, Plan};
+use pkhash_core::hash::range_of;
 use pkhash_core::{Footer, Layout, RecordPlace};
 
 use super::MergeInput;
@@ -56,7 +57,7 @@ impl Inputs<'_, '_> {
         let room = if each < 64 { 0 } else { each + each / 16 + 64 };
         let mut places: Vec<_> = (0..1 << bits).map(|_| Vec::new()).collect();
         places.iter_mut().try_for_each(|places| reserve(places, room))?;
-        let (first, last) = hashes(p >> bits, u32::from(self.plan.partition_bits()) - bits);
+        let (first, last) = range_of(p >> bits, self.plan.partition_bits() - bits as u8);
         let mut read = 0;
         for record in table.range(first, last) {
             let (hash, key, _) = record.map_err(Error::table(file.name()))?;
@@ -95,17 +96,10 @@ impl<'m> Loader for Inputs<'m, '_> {
             collected: self.collected.as_mut().map(|collected| collected.load(p)).transpose()?,
             inputs: self.inputs,
             read: self.read,
-            range: hashes(p, self.plan.partition_bits().into()),
+            range: range_of(p, self.plan.partition_bits()),
             pieces: Vec::new(),
         })
     }
-}
-
-/// The first and the last hash of partition `p` of 2^`bits`.
-pub(super) fn hashes(p: u32, bits: u32) -> (u64, u64) {
-    // Two shifts, since one by 64 is not defined.
-    let first = (u64::from(p) << 1) << (63 - bits);
-    (first, first | (u64::MAX >> bits))
 }
 
 /// What one input holds of one partition of the output.

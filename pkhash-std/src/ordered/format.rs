@@ -51,12 +51,10 @@ pub(super) struct Binding {
 impl Binding {
     pub(super) fn of(table: &Table<'_>) -> Self {
         let footer = table.footer();
-        // The tail ends with its checksum and its magic.
-        let checksum = table.as_bytes().last_chunk::<16>().and_then(|end| end.first_chunk());
         Self {
             keys: footer.keys(),
             table_len: footer.file_len(),
-            footer_checksum: checksum.map_or(0, |bytes| u64::from_le_bytes(*bytes)),
+            footer_checksum: table.footer().checksum(),
         }
     }
 }
