@@ -322,6 +322,7 @@ mod signals {
     use std::thread::sleep;
     use std::time::Duration;
 
+    use super::common::command::heard;
     use super::*;
 
     /// Runs that would take hours, if it were not for the signals.
@@ -346,20 +347,6 @@ mod signals {
             }
             sleep(Duration::from_millis(1));
         }
-    }
-
-    /// The signal, or another one that ends a command: what `nohup` or a shell's `&` has turned off for the tests is off
-    /// in all that they start, and they would wait for ever.
-    fn heard(signal: &'static str) -> &'static str {
-        let bit = match signal {
-            "HUP" => 0,
-            "INT" => 1,
-            _ => return signal,
-        };
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        if ignored.unwrap_or(0) >> bit & 1 == 1 { "TERM" } else { signal }
     }
 
     fn kill(child: &Child, signal: &str) {

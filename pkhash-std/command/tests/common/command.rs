@@ -90,3 +90,17 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Run {
         Run { status: output.status, out: output.stdout, err }
     })
 }
+
+/// The signal, or another one that ends a command: what `nohup` or a shell's `&` has turned off for the tests is off
+/// in all that they start, and they would wait for ever.
+pub(crate) fn heard(signal: &'static str) -> &'static str {
+    let bit = match signal {
+        "HUP" => 0,
+        "INT" => 1,
+        _ => return signal,
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    if ignored.unwrap_or(0) >> bit & 1 == 1 { "TERM" } else { signal }
+}
