@@ -111,8 +111,7 @@ pub const fn partition(hash: u64, partition_bits: u8) -> u32 {
     ((hash >> 1) >> (63 - (partition_bits & 63))) as u32
 }
 
-/// The first and the last hash of a partition: the inverse of [`partition`]. Of partitions that lie side by side, the
-/// first of the first and the last of the last.
+/// The first and the last hash of a partition: the inverse of [`partition`].
 #[inline]
 #[must_use]
 pub const fn range_of(p: u32, partition_bits: u8) -> (u64, u64) {

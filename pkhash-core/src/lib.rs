@@ -22,7 +22,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// A setter for each field of a struct of options, which has the docs.
+/// A setter for each field of a struct of options, which has the docs. For pkhash-std, too, and nobody else.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! setters {
     ($struct:ident { $($field:ident: $type:ty),* $(,)? }) => {
         impl $struct {

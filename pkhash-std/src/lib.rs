@@ -45,23 +45,6 @@
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
 #![cfg_attr(feature = "mmap", deny(unsafe_code))]
 
-/// A setter for each field of a struct of options, which has the docs.
-#[cfg(feature = "sets")]
-macro_rules! setters {
-    ($struct:ident { $($field:ident: $type:ty),* $(,)? }) => {
-        impl $struct {
-            $(
-                #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
-                #[must_use]
-                pub fn $field(mut self, $field: $type) -> Self {
-                    self.$field = $field.into();
-                    self
-                }
-            )*
-        }
-    };
-}
-
 #[cfg(feature = "write")]
 mod budget;
 #[cfg(feature = "write")]

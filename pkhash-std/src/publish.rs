@@ -111,6 +111,7 @@ impl Publication {
     }
 
     /// The path as it was given, for messages.
+    #[cfg(feature = "ordered")]
     pub(crate) fn shown(&self) -> &Path {
         &self.shown
     }

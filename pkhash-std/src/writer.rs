@@ -12,7 +12,7 @@ use crate::collect::{Collector, Encoded, collected_memory};
 use crate::error::{Error, Result};
 use crate::partition::{Builder, Built, OnDuplicate};
 use crate::progress::Progress;
-use crate::publish::{Publication, absolute};
+use crate::publish::{Destination, Publication, Target, absolute};
 use crate::threads::Pool;
 
 /// The least memory budget: below, the bins would be too small to be written one by one.
@@ -61,7 +61,7 @@ impl Default for WriterOptions {
     }
 }
 
-setters!(WriterOptions {
+pkhash_core::setters!(WriterOptions {
     table: TableOptions,
     memory: usize,
     threads: usize,
@@ -226,8 +226,7 @@ impl TableWriter {
     /// As [`publish`](Self::publish).
     pub fn finish(mut self) -> Result<(Built, Publication)> {
         let mut publication = self.publication.take().ok_or(Error::NoPath)?;
-        let path = publication.shown().to_owned();
-        let built = self.build(publication.file(), &path)?;
+        let built = self.build(publication.target())?;
         Ok((built, publication))
     }
 
@@ -236,10 +235,11 @@ impl TableWriter {
     /// # Errors
     /// As [`publish`](Self::publish). What was written to `out` is then not a table.
     pub fn write_to(self, out: &mut (impl Write + Send)) -> Result<Built> {
-        self.build(out, Path::new("the output"))
+        Destination::from(out).write(None, |target| self.build(target))
     }
 
-    fn build(self, out: &mut (dyn Write + Send), path: &Path) -> Result<Built> {
+    fn build(self, target: Target<'_>) -> Result<Built> {
+        let Target { out, path, .. } = target;
         self.collected.check()?;
         let Self { options, stats, collected, .. } = self;
         let plan = options.table.plan(&stats)?;

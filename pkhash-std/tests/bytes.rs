@@ -6,18 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pkhash_core::Error as CoreError;
 use pkhash_std::{
-    Error, Hit, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile,
-    WriterOptions, merge,
+    Error, Hit, MergeInput, MergeOptions, OpenOptions, Segment, SegmentSet, TableFile, merge,
 };
-use pkhash_testing::{Model, build_bytes, check, int, slices};
-
-fn model(n: u64) -> Model {
-    (0..n).map(|i| (format!("key-{i}").into_bytes(), int(i * i))).collect()
-}
-
-fn bytes_of(model: &Model) -> Vec<u8> {
-    build_bytes(WriterOptions::default(), slices(model)).unwrap().1
-}
+use pkhash_testing::{Model, bytes_of, check, int, squares};
 
 /// Another slice each time, as safe code may: the table, then nothing, then something longer.
 struct Fickle(Vec<u8>, Vec<u8>, AtomicUsize);
@@ -34,7 +25,7 @@ impl AsRef<[u8]> for Fickle {
 
 #[test]
 fn every_owner_of_bytes() {
-    let model = model(500);
+    let model = squares(500);
     let bytes = bytes_of(&model);
     let fixed: &'static [u8] = Box::leak(bytes.clone().into_boxed_slice());
     let odd: &'static [u8] = Box::leak([&[0], &bytes[..]].concat().into_boxed_slice());
@@ -117,21 +108,19 @@ fn readers_of_every_pace() {
     assert!(bytes.len() > 2 << 20);
     let long = [&bytes[..], &vec![0; 5 << 20]].concat();
     let options = OpenOptions::new();
-    {
-        let table = options.read(Slow::new(&bytes)).unwrap().named("a pipe");
-        assert!(table.table().as_bytes() == bytes);
-        assert_eq!(table.table().as_bytes().as_ptr().align_offset(64), 0);
-        assert_eq!((table.path(), table.name().to_str()), (None, Some("a pipe")));
-        assert_eq!(table.get(&7u64.to_le_bytes()).unwrap().unwrap().doc_id(), Some(7));
-        // Bytes behind the end are a fault, not a table.
-        let error = options.read(&long[..]).unwrap_err();
-        assert!(matches!(error, Error::Table { .. }), "{error}");
-        for at in [0, 3, 64, bytes.len() / 2, bytes.len()] {
-            let error = options.read(Slow { fails_at: Some(at), ..Slow::new(&bytes) }).unwrap_err();
-            assert!(matches!(error, Error::Io { doing: "read", .. }), "{error}");
-            let said = error.to_string();
-            assert!(said.contains("the input") && said.contains("cable"), "{said}");
-        }
+    let table = options.read(Slow::new(&bytes)).unwrap().named("a pipe");
+    assert!(table.table().as_bytes() == bytes);
+    assert_eq!(table.table().as_bytes().as_ptr().align_offset(64), 0);
+    assert_eq!((table.path(), table.name().to_str()), (None, Some("a pipe")));
+    assert_eq!(table.get(&7u64.to_le_bytes()).unwrap().unwrap().doc_id(), Some(7));
+    // Bytes behind the end are a fault, not a table.
+    let error = options.read(&long[..]).unwrap_err();
+    assert!(matches!(error, Error::Table { .. }), "{error}");
+    for at in [0, 3, 64, bytes.len() / 2, bytes.len()] {
+        let error = options.read(Slow { fails_at: Some(at), ..Slow::new(&bytes) }).unwrap_err();
+        assert!(matches!(error, Error::Io { doing: "read", .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("the input") && said.contains("cable"), "{said}");
     }
 }
 
@@ -146,7 +135,7 @@ fn a_stream_that_is_no_table_is_not_read() {
 
 #[test]
 fn sets_and_merges_of_bytes() {
-    let (a, b) = (model(300), model(200));
+    let (a, b) = (squares(300), squares(200));
     let b: Model = b.into_iter().map(|(key, value)| ([b"b-", &*key].concat(), value)).collect();
     let tables = [bytes_of(&a), bytes_of(&b)].map(|bytes| TableFile::from_bytes(bytes).unwrap());
     let inputs: Vec<_> = tables.iter().map(MergeInput::new).collect();

@@ -181,9 +181,7 @@ impl Footer {
     pub const fn file_len(&self) -> u64 {
         self.file_len
     }
-}
 
-impl Footer {
     /// Number of partitions.
     #[must_use]
     pub const fn partitions(&self) -> u32 {

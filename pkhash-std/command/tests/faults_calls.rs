@@ -258,9 +258,7 @@ fn folders_that_cannot_be_synced() {
 }
 
 /// How tables are held.
-fn modes() -> &'static [&'static str] {
-    &["map", "heap"]
-}
+const MODES: [&str; 2] = ["map", "heap"];
 
 /// Commands that only read.
 fn readers() -> (Folder, Vec<Vec<&'static str>>) {
@@ -282,7 +280,7 @@ fn readers() -> (Folder, Vec<Vec<&'static str>>) {
             [&[*command, "--open", mode], rest].concat()
         })
     };
-    let commands = modes().iter().copied().flat_map(with_mode).collect();
+    let commands = MODES.into_iter().flat_map(with_mode).collect();
     (folder, commands)
 }
 
@@ -330,7 +328,7 @@ fn inputs_that_change_during_a_merge() {
     if !works() {
         return;
     }
-    for mode in modes().iter().copied() {
+    for mode in MODES {
         for ordered in [false, true] {
             let stage = stage::merge_in_mode(mode, ordered);
             let (_, opened) = calls_on(&stage.calls, "b.pkh");

@@ -5,22 +5,13 @@
 mod common;
 
 use common::command::{command, run, run_with_input};
-use common::{Folder, Model, build_bytes, int, slices};
-use pkhash_std::WriterOptions;
-
-fn model(n: u64) -> Model {
-    (0..n).map(|i| (format!("key-{i}").into_bytes(), int(i * i))).collect()
-}
-
-fn bytes_of(model: &Model) -> Vec<u8> {
-    build_bytes(WriterOptions::default(), slices(model)).unwrap().1
-}
+use common::{Folder, bytes_of, squares};
 
 /// Commands take a table on standard input and from a pipe, whichever way tables are held.
 #[test]
 fn tables_from_standard_input_and_pipes() {
     let folder = Folder::new();
-    let bytes = bytes_of(&model(300));
+    let bytes = bytes_of(&squares(300));
     folder.write("t.pkh", &bytes);
     for open in ["map", "heap"] {
         let with = |args: &[&str]| {

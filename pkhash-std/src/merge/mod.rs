@@ -115,7 +115,7 @@ impl Default for MergeOptions {
     }
 }
 
-setters!(MergeOptions {
+pkhash_core::setters!(MergeOptions {
     layout: impl Into<LayoutChoice>,
     value: impl Into<ValueChoice>,
     filter_bits: impl Into<Option<u8>>,

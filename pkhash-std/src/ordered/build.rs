@@ -42,7 +42,7 @@ impl Default for CompanionOptions {
     }
 }
 
-setters!(CompanionOptions {
+pkhash_core::setters!(CompanionOptions {
     memory: usize,
     threads: usize,
     temp_dir: impl Into<Option<PathBuf>>,

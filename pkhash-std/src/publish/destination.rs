@@ -112,7 +112,7 @@ impl Destination<'_> {
 }
 
 impl Publication {
-    fn target(&mut self) -> Target<'_> {
+    pub(crate) fn target(&mut self) -> Target<'_> {
         let Self { temporary, shown, folder, .. } = self;
         Target { out: temporary.as_file_mut(), path: shown, folder: Some(folder) }
     }

@@ -42,7 +42,7 @@ impl Default for SegmentMapOptions {
     }
 }
 
-setters!(SegmentMapOptions {
+pkhash_core::setters!(SegmentMapOptions {
     threads: usize,
     memory: usize,
     progress: Progress,

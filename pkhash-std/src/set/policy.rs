@@ -60,7 +60,7 @@ impl Default for TieredPolicy {
     }
 }
 
-setters!(TieredPolicy {
+pkhash_core::setters!(TieredPolicy {
     segments_per_tier: usize,
     max_merged_keys: u64,
     floor_keys: u64,

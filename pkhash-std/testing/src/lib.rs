@@ -266,6 +266,16 @@ pub fn numbered(prefix: &str, numbers: std::ops::Range<u64>) -> Model {
     numbers.map(|i| (format!("{prefix}-{i}").into_bytes(), int(i))).collect()
 }
 
+/// `key-0`, `key-1`, … with the squares of their numbers.
+pub fn squares(n: u64) -> Model {
+    (0..n).map(|i| (format!("key-{i}").into_bytes(), int(i * i))).collect()
+}
+
+/// The table of a model, with default options.
+pub fn bytes_of(model: &Model) -> Vec<u8> {
+    build_bytes(WriterOptions::default(), slices(model)).unwrap().1
+}
+
 /// What the table kept of a value: the rest of it must be zeros.
 fn same(kept: &[u8], expected: &[u8]) -> bool {
     kept.len() <= expected.len()
