@@ -208,6 +208,14 @@ pub enum Error {
         /// How much there would be.
         found: u64,
     },
+    /// More keys of a perfect partition have the hash of another key than its exceptions can hold. A table
+    /// with another seed, or of another layout, can hold them.
+    EqualHashes {
+        /// The most that there may be: [`MAX_EXCEPTIONS`](crate::format::MAX_EXCEPTIONS).
+        expected: u64,
+        /// How many there would be.
+        found: u64,
+    },
     /// No seed of its perfect hash function can place the keys of a partition: they were made to meet.
     /// A table with another seed, or of another layout, can hold them.
     Unsolvable {
@@ -313,6 +321,9 @@ impl fmt::Display for Error {
             ),
             Self::TooLarge { what, expected, found } => {
                 write!(f, "too many {what}: expected at most {expected}, found {found}")
+            }
+            Self::EqualHashes { expected, found } => {
+                write!(f, "too many keys of one hash: expected at most {expected}, found {found}")
             }
             Self::Unsolvable { keys, seeds } => write!(
                 f,

@@ -170,7 +170,7 @@ fn a_hundred_thousand_keys_of_one_bucket() {
 fn a_hundred_thousand_keys_of_one_hash() {
     let pairs = numbered(craft::many_keys_of_one_hash(N));
     let options = doc_ids(Layout::Perfect);
-    let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found: N - 1 };
+    let wrong = Error::EqualHashes { expected: 64, found: N - 1 };
     assert_eq!(try_build(&options, &pairs), Err(wrong));
     let bytes = build(&options.hasher(KeyHasher::new(1)), &pairs);
     assert_eq!(footer_of(&bytes).exceptions(), 0);

@@ -384,7 +384,8 @@ fn numbers(error: &Error) -> (u64, u64) {
     match *error {
         Error::BadOption { expected, found, .. }
         | Error::KeyLength { expected, found }
-        | Error::TooLarge { expected, found, .. } => (expected, found),
+        | Error::TooLarge { expected, found, .. }
+        | Error::EqualHashes { expected, found } => (expected, found),
         ref other => panic!("{other}"),
     }
 }

@@ -161,6 +161,8 @@ pub enum Error {
         path: Option<PathBuf>,
         /// What is wrong, in the words of FORMAT.md §12.
         what: &'static str,
+        /// Whether that is all that was found: it names another table.
+        of_another: bool,
         /// Where it was seen.
         offset: u64,
         /// The value, or the largest or least value, expected there.
@@ -201,6 +203,13 @@ pub enum Error {
     OutOfMemory {
         /// Bytes that were asked for.
         bytes: usize,
+    },
+    /// A memory budget is below the least.
+    MemoryBudget {
+        /// The least, in bytes.
+        expected: usize,
+        /// The budget.
+        found: usize,
     },
     /// Threads could not be started.
     Threads {
@@ -369,7 +378,7 @@ impl fmt::Display for Error {
                 second.display()
             ),
             Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
-            Self::Companion { path, what, offset, expected, found } => {
+            Self::Companion { path, what, of_another, offset, expected, found } => {
                 named(path.as_deref(), f)?;
                 write!(f, "ordered companion: {what} at offset {offset}: ")?;
                 if what.ends_with("magic") || what.ends_with("checksum") {
@@ -377,12 +386,7 @@ impl fmt::Display for Error {
                 } else {
                     write!(f, "expected {expected}, found {found}")
                 }?;
-                match *what {
-                    "keys of the table" | "table's footer checksum" | "table length" => {
-                        f.write_str(" (it is of another table)")
-                    }
-                    _ => Ok(()),
-                }
+                if *of_another { f.write_str(" (it is of another table)") } else { Ok(()) }
             }
             Self::CompanionKey { path, key, expected, found } => {
                 named(path.as_deref(), f)?;
@@ -407,6 +411,10 @@ impl fmt::Display for Error {
             Self::OutOfMemory { bytes } => {
                 write!(f, "out of memory: the system did not give {bytes} bytes more")
             }
+            Self::MemoryBudget { expected, found } => write!(
+                f,
+                "the memory budget is too small: expected at least {expected} bytes, found {found}"
+            ),
             Self::Threads { source } => write!(f, "cannot start threads: {source}"),
             Self::Cancelled => f.write_str("cancelled"),
         }

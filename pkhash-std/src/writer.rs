@@ -271,6 +271,5 @@ pub(crate) fn check_memory(memory: usize) -> Result<()> {
     if memory >= MIN_MEMORY {
         return Ok(());
     }
-    let what = "memory budget";
-    Err(pkhash_core::Error::BufferTooSmall { what, expected: MIN_MEMORY, found: memory }.into())
+    Err(Error::MemoryBudget { expected: MIN_MEMORY, found: memory })
 }

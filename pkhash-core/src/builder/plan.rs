@@ -319,7 +319,8 @@ impl Plan {
         let most_slots = u64::from(MAX_SLOTS);
         if self.layout == Layout::Perfect {
             if exceptions > MAX_EXCEPTIONS.into() {
-                return Err(too_large("keys of one hash", MAX_EXCEPTIONS.into(), exceptions));
+                let (expected, found) = (MAX_EXCEPTIONS.into(), exceptions);
+                return Err(Error::EqualHashes { expected, found });
             }
             let placed = u64::from(keys) - exceptions;
             let (buckets, slots) = (self.shape.buckets(placed), self.shape.slots(placed));
@@ -404,7 +405,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Unsorted`], [`Error::DuplicateKey`] or [`Error::WrongPartition`] for entries that are
     /// not as said; [`Error::KeyLength`] or [`Error::ValueWidth`] for one that does not fit the plan;
-    /// [`Error::TooLarge`] past the format's limits, too many keys of one hash among them;
+    /// [`Error::TooLarge`] past the format's limits; [`Error::EqualHashes`];
     /// [`Error::Unsolvable`] for keys that no seed of the partition can place; [`Error::BufferTooSmall`] for
     /// the scratch, [`Error::PartitionBuffer`] for `out`.
     pub fn write_partition<K: Kernel>(

@@ -147,7 +147,7 @@ fn too_many_of_one_hash(options: &TableOptions, model: &Model) -> Option<Error> 
         hashes.sort_unstable();
         hashes.dedup();
         let found = (keys - hashes.len()) as u64;
-        (found > 64).then_some(Error::TooLarge { what: "keys of one hash", expected: 64, found })
+        (found > 64).then_some(Error::EqualHashes { expected: 64, found })
     })
 }
 
@@ -441,7 +441,7 @@ fn thousands_of_keys_of_one_hash() {
     for (bits, n) in [(0, 66), (0, 2000), (3, 4000)] {
         let options = fixed(Layout::Perfect).hasher(KeyHasher::truncated(1, bits));
         let found = n - (1 << bits);
-        let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found };
+        let wrong = Error::EqualHashes { expected: 64, found };
         assert_eq!(build_marked(&options, &numbered(n, 16)), Err(wrong));
     }
     for layout in [Layout::Inline, Layout::TermOrder] {

@@ -303,7 +303,7 @@ fn keys_of_one_hash_up_to_the_limit() {
             assert_eq!(entry.exceptions, if entry.keys == 0 { 0 } else { 64 });
         }
         pairs.push(one_more.unwrap());
-        let wrong = Error::TooLarge { what: "keys of one hash", expected: 64, found: 65 };
+        let wrong = Error::EqualHashes { expected: 64, found: 65 };
         assert_eq!(try_build(&options, &pairs), Err(wrong));
         assert_eq!(too_many_of_one_hash(&options, &pairs.into_iter().collect()), Some(wrong));
     }

@@ -85,12 +85,7 @@ fn build_into(
 ) -> Result<BuiltCompanion> {
     check_table(table)?;
     if options.memory < MIN_COMPANION_MEMORY {
-        return Err(pkhash_core::Error::BufferTooSmall {
-            what: "memory budget",
-            expected: MIN_COMPANION_MEMORY,
-            found: options.memory,
-        }
-        .into());
+        return Err(Error::MemoryBudget { expected: MIN_COMPANION_MEMORY, found: options.memory });
     }
     let footer = table.footer();
     let folder = options.temp_dir.as_deref().or(target.folder);
@@ -293,7 +288,7 @@ impl<'w> Writer<'w> {
         // Of a table that is badly written, or of other tables than those that were merged.
         if added != binding.keys {
             let what = "number of keys for the companion";
-            let fault = Fault { what, offset: 0, expected: binding.keys, found: added };
+            let fault = Fault::new(what, 0, binding.keys, added);
             return Err(fault.at(Some(path)));
         }
         progress.check()?;

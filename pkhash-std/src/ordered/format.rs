@@ -27,15 +27,27 @@ pub const MAX_ORDERED_KEY_LEN: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) what: &'static str,
+    /// Whether the companion is another table's.
+    pub(super) of_another: bool,
     pub(super) offset: u64,
     pub(super) expected: u64,
     pub(super) found: u64,
 }
 
 impl Fault {
+    /// Of bytes that are no companion.
+    pub(super) fn new(what: &'static str, offset: usize, expected: u64, found: u64) -> Self {
+        Self { what, of_another: false, offset: offset as u64, expected, found }
+    }
+
+    /// Of a companion that names another table.
+    pub(super) fn of_another(what: &'static str, offset: usize, expected: u64, found: u64) -> Self {
+        Self { of_another: true, ..Self::new(what, offset, expected, found) }
+    }
+
     pub(super) fn at(self, path: Option<&std::path::Path>) -> Error {
-        let Self { what, offset, expected, found } = self;
-        Error::Companion { path: path.map(Into::into), what, offset, expected, found }
+        let Self { what, of_another, offset, expected, found } = self;
+        Error::Companion { path: path.map(Into::into), what, of_another, offset, expected, found }
     }
 }
 
@@ -101,15 +113,14 @@ pub(super) struct Parsed {
 pub(super) fn parse(bytes: &[u8], binding: &Binding) -> Result<Parsed, Fault> {
     let len = bytes.len() as u64;
     let must = |what, offset: usize, expected: u64, found: u64| {
-        let offset = offset as u64;
-        if expected == found { Ok(()) } else { Err(Fault { what, offset, expected, found }) }
+        if expected == found { Ok(()) } else { Err(Fault::new(what, offset, expected, found)) }
     };
     if bytes.len() >= 8 {
         must("magic", 0, u64::from_le_bytes(MAGIC), u64_at(bytes, 0))?;
     }
     let least = HEAD_LEN + FST_MIN + TAIL_LEN;
     if bytes.len() < least {
-        return Err(Fault { what: "length", offset: 0, expected: least as u64, found: len });
+        return Err(Fault::new("length", 0, least as u64, len));
     }
     // Version and reserved bytes are the two halves.
     let version = u64_at(bytes, 8);
@@ -124,9 +135,16 @@ pub(super) fn parse(bytes: &[u8], binding: &Binding) -> Result<Parsed, Fault> {
     let fst_len = bytes.len() - HEAD_LEN - TAIL_LEN;
     check("fst length", 0, fst_len as u64)?;
     check("tail reserved", 5, 0)?;
-    check("keys of the table", 1, binding.keys)?;
-    check("table's footer checksum", 2, binding.footer_checksum)?;
-    check("table length", 3, binding.table_len)?;
+    for (what, i, expected) in [
+        ("keys of the table", 1, binding.keys),
+        ("table's footer checksum", 2, binding.footer_checksum),
+        ("table length", 3, binding.table_len),
+    ] {
+        let (offset, found) = field(i);
+        if found != expected {
+            return Err(Fault::of_another(what, offset, expected, found));
+        }
+    }
     let fst = &bytes[HEAD_LEN..at];
     must("fst version", HEAD_LEN, FST_VERSION, u64_at(fst, 0))?;
     must("fst type", HEAD_LEN + 8, 0, u64_at(fst, 8))?;
@@ -145,5 +163,5 @@ pub(super) fn check_sum(bytes: &[u8], parsed: &Parsed) -> Result<(), Fault> {
         return Ok(());
     }
     let expected = parsed.fst_checksum;
-    Err(Fault { what: "fst checksum", offset: HEAD_LEN as u64, expected, found })
+    Err(Fault::new("fst checksum", HEAD_LEN, expected, found))
 }

@@ -40,11 +40,6 @@ pub fn companion_path(table: impl AsRef<Path>) -> PathBuf {
     path.into()
 }
 
-/// Whether what is wrong with a companion is that it is another table's.
-fn is_of_another(what: &str) -> bool {
-    matches!(what, "keys of the table" | "table's footer checksum" | "table length")
-}
-
 /// Bytes of a versioned value: doc ID and version.
 const VERSIONED: u8 = 12;
 
@@ -154,7 +149,7 @@ fn not_an_fst(path: Option<&Path>, error: &fst::Error) -> Error {
         fst::Error::Fst(fst::raw::Error::Format { size }) => ("fst format", 0, *size as u64),
         _ => ("fst format", 0, 0),
     };
-    format::Fault { what, offset: HEAD_LEN as u64, expected, found }.at(path)
+    format::Fault::new(what, HEAD_LEN, expected, found).at(path)
 }
 
 /// The bytes of a whole companion, and the length of the fst in it.

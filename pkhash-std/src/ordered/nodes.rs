@@ -138,7 +138,7 @@ pub(super) fn check(fst: &[u8], keys: u64) -> Result<(), Fault> {
 }
 
 fn fault(what: &'static str, address: usize, expected: u64, found: u64) -> Fault {
-    Fault { what, offset: (HEAD_LEN + address) as u64, expected, found }
+    Fault::new(what, HEAD_LEN + address, expected, found)
 }
 
 fn add(at: usize, sum: u64, output: u64) -> Result<u64, Fault> {

@@ -156,7 +156,7 @@ fn footer_checksum(table: &mut Publication, companion: &mut Publication) -> Resu
     if expected == found {
         return Ok(expected);
     }
-    let fault = Fault { what: "table's footer checksum", offset: 0, expected, found };
+    let fault = Fault::of_another("table's footer checksum", 0, expected, found);
     Err(fault.at(Some(companion.shown())))
 }
 
@@ -199,7 +199,7 @@ fn is_missing(error: &Error) -> bool {
         Error::Io { source, .. } => {
             matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
         }
-        Error::Companion { what, .. } => super::is_of_another(what),
+        Error::Companion { of_another, .. } => *of_another,
         _ => false,
     }
 }

@@ -237,7 +237,7 @@ pub fn too_many_of_one_hash(error: &Error) {
             error,
             Error::Table {
                 path: None,
-                source: CoreError::TooLarge { what: "keys of one hash", expected: 64, found: 65.. }
+                source: CoreError::EqualHashes { expected: MAX_EXCEPTIONS, found: 65.. }
             }
         ),
         "{error}"

@@ -31,12 +31,10 @@ fn within_a_memory_budget() {
     let files = folder.names();
     let less = little.clone().memory(MIN_COMPANION_MEMORY - 1);
     let error = build_companion(&table, folder.path("d"), &less).unwrap_err();
-    let source = CoreError::BufferTooSmall {
-        what: "memory budget",
-        expected: 1 << 20,
-        found: (1 << 20) - 1,
-    };
-    assert!(matches!(error, Error::Table { path: None, source: s } if s == source));
+    let (least, less) = (1 << 20, (1 << 20) - 1);
+    assert!(
+        matches!(error, Error::MemoryBudget { expected, found } if (expected, found) == (least, less))
+    );
     let nowhere = little.temp_dir(folder.path("none"));
     let error = build_companion(&table, folder.path("d"), &nowhere).unwrap_err();
     assert!(matches!(error, Error::Io { .. }));

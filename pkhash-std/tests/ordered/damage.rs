@@ -4,7 +4,9 @@ use super::*;
 
 fn fault(bytes: &[u8], table: &TableFile) -> (&'static str, u64, u64, u64) {
     match open(bytes, table) {
-        Err(Error::Companion { path: None, what, offset, expected, found }) => {
+        Err(Error::Companion { path: None, what, of_another, offset, expected, found }) => {
+            let names_a_table = ["keys of the table", "table's footer checksum", "table length"];
+            assert_eq!(of_another, names_a_table.contains(&what), "{what}");
             (what, offset, expected, found)
         }
         other => panic!("{other:?}"),

@@ -145,8 +145,8 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
         pkhash_std::Error::Table {
             path: None,
             source:
-                source @ (pkhash_core::Error::Unsolvable { .. }
-                | pkhash_core::Error::TooLarge { what: "keys of one hash", .. }),
+                source
+                @ (pkhash_core::Error::Unsolvable { .. } | pkhash_core::Error::EqualHashes { .. }),
         } => Fail::message(format_args!(
             "{from}: {source} (--seed random takes another hash, --layout term-order takes any keys)"
         )),

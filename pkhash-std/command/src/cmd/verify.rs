@@ -170,10 +170,9 @@ impl Report {
 /// Whether a companion is damaged, or that of a table that has gone.
 fn companion_fault(fail: Fail, keys: u64) -> Fault {
     match fail {
-        Fail::Pkhash(pkhash_std::Error::Companion {
-            what: "keys of the table" | "table's footer checksum" | "table length",
-            ..
-        }) => Fault::OfAnother(fail, keys),
+        Fail::Pkhash(pkhash_std::Error::Companion { of_another: true, .. }) => {
+            Fault::OfAnother(fail, keys)
+        }
         fail => Fault::Companion(fail, keys),
     }
 }
