@@ -34,8 +34,8 @@ const CHECK_KEY: &[u8; 16] = b"pkhash check key";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct KeyHasher {
     seed: u64,
-    /// `Some(b)`: keep only `b` bits. See the feature `truncated-hash`.
-    #[cfg(feature = "truncated-hash")]
+    /// `Some(b)`: keep only `b` bits. See `.cargo/config.toml`.
+    #[cfg(all(pkhash_truncated_hash, debug_assertions))]
     truncated: Option<u8>,
 }
 
@@ -45,14 +45,14 @@ impl KeyHasher {
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
-            #[cfg(feature = "truncated-hash")]
+            #[cfg(all(pkhash_truncated_hash, debug_assertions))]
             truncated: None,
         }
     }
 
     /// For tests: a hash with only 2^`bits` distinct values, spread over the whole range, so that
     /// different keys have one 64-bit hash. `bits` is taken modulo 64.
-    #[cfg(feature = "truncated-hash")]
+    #[cfg(all(pkhash_truncated_hash, debug_assertions))]
     #[must_use]
     pub const fn truncated(seed: u64, bits: u8) -> Self {
         Self { seed, truncated: Some(bits % 64) }
@@ -63,7 +63,7 @@ impl KeyHasher {
     #[must_use]
     pub fn hash(self, key: &[u8]) -> u64 {
         let hash = xxh3_64_with_seed(key, self.seed);
-        #[cfg(feature = "truncated-hash")]
+        #[cfg(all(pkhash_truncated_hash, debug_assertions))]
         if let Some(bits) = self.truncated {
             return (hash & ((1 << bits) - 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
@@ -78,7 +78,7 @@ impl KeyHasher {
 
     /// The hash id that a file stores.
     pub(crate) const fn id(self) -> u8 {
-        #[cfg(feature = "truncated-hash")]
+        #[cfg(all(pkhash_truncated_hash, debug_assertions))]
         if let Some(bits) = self.truncated {
             return 0x80 | bits;
         }
@@ -87,7 +87,7 @@ impl KeyHasher {
 
     /// The hash that a file names; `Err` holds the id that a reader knows.
     pub(crate) const fn from_id(id: u8, seed: u64) -> Result<Self, u8> {
-        #[cfg(feature = "truncated-hash")]
+        #[cfg(all(pkhash_truncated_hash, debug_assertions))]
         if id >= 0x80 && id < 0x80 + 64 {
             return Ok(Self::truncated(seed, id & 0x3f));
         }

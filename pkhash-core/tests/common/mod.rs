@@ -4,6 +4,12 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
+#[cfg(not(all(pkhash_truncated_hash, debug_assertions)))]
+compile_error!(
+    "tests need debug assertions and `--cfg pkhash_truncated_hash`, which .cargo/config.toml sets: unset \
+     RUSTFLAGS or add it there; with --release, set CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true"
+);
+
 pub(crate) mod craft;
 pub(crate) mod footers;
 pub(crate) mod raw;
