@@ -65,3 +65,7 @@ pub use layout::Layout;
 pub use lookup::{Answer, CHUNK, FixedKeys, HashedKeys, Keys, Lookup, Stage, Want, get_batch_of};
 pub use table::Table;
 pub use value::{MAX_VALUE_WIDTH, Value, ValueFormat, ValueKind};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

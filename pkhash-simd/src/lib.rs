@@ -80,3 +80,7 @@ pub fn prefetch(data: &[u8], at: usize) {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

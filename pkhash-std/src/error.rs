@@ -211,11 +211,6 @@ pub enum Error {
         /// The budget.
         found: usize,
     },
-    /// Threads could not be started.
-    Threads {
-        /// The cause.
-        source: io::Error,
-    },
     /// The caller asked to stop.
     Cancelled,
 }
@@ -415,7 +410,6 @@ impl fmt::Display for Error {
                 f,
                 "the memory budget is too small: expected at least {expected} bytes, found {found}"
             ),
-            Self::Threads { source } => write!(f, "cannot start threads: {source}"),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }
@@ -426,7 +420,7 @@ impl std::error::Error for Error {
         // The message says what the cause says. A chain of causes goes on behind it, or all would be said
         // twice.
         match self {
-            Self::Io { source, .. } | Self::Threads { source } => source.source(),
+            Self::Io { source, .. } => source.source(),
             Self::Table { source, .. } => std::error::Error::source(source),
             _ => None,
         }
@@ -445,7 +439,6 @@ mod tests {
         let path = PathBuf::from("a.pkh");
         for (error, part) in [
             (Error::Io { doing: "read", path: path.clone(), source: deep() }, "on fire"),
-            (Error::Threads { source: deep() }, "on fire"),
             (Error::Table { path: Some(path), source: short }, "found 7"),
             (Error::Table { path: None, source: short }, "found 7"),
         ] {

@@ -83,9 +83,9 @@ pub use folder::{open_tables, visit_tables};
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge};
 #[cfg(feature = "ordered")]
 pub use ordered::{
-    BuiltCompanion, CompanionOptions, KeyRegex, MAX_ORDERED_KEY_LEN, MIN_COMPANION_MEMORY,
-    OrderedOptions, OrderedTerms, Terms, build_companion, companion_path, merge_companions,
-    publish_pair,
+    BuiltCompanion, CompanionOptions, KeyRegex, KeyRegexState, MAX_ORDERED_KEY_LEN,
+    MIN_COMPANION_MEMORY, OrderedOptions, OrderedTerms, Terms, build_companion, companion_path,
+    merge_companions, publish_pair,
 };
 #[cfg(feature = "write")]
 pub use partition::{Built, OnDuplicate};
@@ -119,4 +119,5 @@ pub use roaring;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

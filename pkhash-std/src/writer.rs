@@ -31,7 +31,8 @@ pub struct WriterOptions {
     /// process needs besides is a few MB. At least [`MIN_MEMORY`]. The partition that is being built
     /// must fit: with more than 2^17 × 1,024 keys or 8 GiB of keys, partitions grow.
     pub memory: usize,
-    /// Threads that build; 0: one for each core. The table does not depend on it. More than there are
+    /// Threads that build. 0: those of the rayon pool that the call runs in, so that a program can lend its
+    /// own (`pool.install(|| writer.publish())`); without one, a thread for each core. The table does not depend on it. More than there are
     /// partitions, or many times the cores, are not started; 1 starts none, the caller's builds. If not all
     /// can be started, fewer build ([`Built::missing_threads`]).
     pub threads: usize,

@@ -447,6 +447,11 @@ fn builds_of_many_threads() {
         out
     };
     let expected = merged(1);
+    // With a pool of the caller's.
+    for threads in [1, 3] {
+        let lent = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        assert!(lent.install(|| merged(0)) == expected);
+    }
     std::thread::scope(|scope| {
         for threads in [0, 2, 3, 8] {
             let (merged, expected) = (&merged, &expected);

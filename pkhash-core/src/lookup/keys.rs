@@ -1,6 +1,7 @@
 //! The keys of a batch, and what it answers.
 
 use core::ops::Deref;
+use core::slice::ChunksExact;
 
 use crate::error::{Error, Result};
 use crate::layout::perfect::Sized;
@@ -241,6 +242,9 @@ impl<B: AsRef<[u8]>> Keys for HashedKeys<'_, B> {
 /// # use pkhash_core::FixedKeys;
 /// let keys = FixedKeys::new(b"B000000001B000000002", 10)?;
 /// assert_eq!(keys.len(), 2);
+/// assert_eq!(keys.get(1), Some(&b"B000000002"[..]));
+/// assert_eq!((keys.get(2), keys.get(usize::MAX)), (None, None));
+/// assert!(keys.iter().eq([b"B000000001", b"B000000002"]));
 /// # Ok::<(), pkhash_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -272,6 +276,27 @@ impl<'k> FixedKeys<'k> {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Key number `i`.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<&'k [u8]> {
+        let from = i.checked_mul(self.width)?;
+        self.bytes.get(from..from.checked_add(self.width)?)
+    }
+
+    /// The keys, in order.
+    pub fn iter(&self) -> ChunksExact<'k, u8> {
+        self.bytes.chunks_exact(self.width)
+    }
+}
+
+impl<'k> IntoIterator for FixedKeys<'k> {
+    type Item = &'k [u8];
+    type IntoIter = ChunksExact<'k, u8>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 

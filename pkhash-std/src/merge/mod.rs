@@ -84,8 +84,7 @@ pub struct MergeOptions {
     /// Where keys go that are hashed anew and outgrow the budget; `None`: the folder of the merged table, or
     /// the system's folder for temporary files if it is not published.
     pub temp_dir: Option<PathBuf>,
-    /// Threads that build; 0: one for each core. 1 starts none. If not all can be started, fewer build
-    /// ([`Built::missing_threads`]).
+    /// Threads that build: see [`WriterOptions::threads`](crate::WriterOptions::threads).
     pub threads: usize,
     /// The kernel that builds; `None`: the detected one.
     pub kernel: Option<AnyKernel>,
@@ -311,7 +310,7 @@ fn check_inputs(inputs: &[MergeInput<'_>]) -> Result<()> {
 fn check_sums(input: &MergeInput<'_>, pool: &Pool) -> Result<()> {
     let table = input.table.table();
     let check = |p| table.verify_checksums(p).map_err(Error::table(input.table.name()));
-    pool.try_map(table.footer().partitions(), check).map(|_| ())
+    pool.try_map(0..table.footer().partitions(), check).map(|_| ())
 }
 
 /// A table with good checksums that was written wrongly: a misplaced key ends a range too early, or is
@@ -362,7 +361,7 @@ fn stats_of(i: usize, input: &MergeInput<'_>, pool: &Pool) -> Result<KeyStats> {
                 }
                 Ok(stats)
             };
-            let parts = pool.try_map(footer.partitions(), part)?;
+            let parts = pool.try_map(0..footer.partitions(), part)?;
             stats = KeyStats::default();
             for part in parts {
                 stats.merge(&part);

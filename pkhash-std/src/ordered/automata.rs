@@ -60,23 +60,27 @@ fn all_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Where a [`KeyRegex`] is, some way into a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyRegexState(StateID);
+
 impl Automaton for KeyRegex {
-    type State = StateID;
+    type State = KeyRegexState;
 
-    fn start(&self) -> StateID {
-        self.start
+    fn start(&self) -> KeyRegexState {
+        KeyRegexState(self.start)
     }
 
-    fn is_match(&self, state: &StateID) -> bool {
+    fn is_match(&self, state: &KeyRegexState) -> bool {
         // Matches are reported one step late, here at the end of the key.
-        self.dfa.is_match_state(self.dfa.next_eoi_state(*state))
+        self.dfa.is_match_state(self.dfa.next_eoi_state(state.0))
     }
 
-    fn can_match(&self, state: &StateID) -> bool {
-        !self.dfa.is_dead_state(*state) && !self.dfa.is_quit_state(*state)
+    fn can_match(&self, state: &KeyRegexState) -> bool {
+        !self.dfa.is_dead_state(state.0) && !self.dfa.is_quit_state(state.0)
     }
 
-    fn accept(&self, state: &StateID, byte: u8) -> StateID {
-        self.dfa.next_state(*state, byte)
+    fn accept(&self, state: &KeyRegexState, byte: u8) -> KeyRegexState {
+        KeyRegexState(self.dfa.next_state(state.0, byte))
     }
 }

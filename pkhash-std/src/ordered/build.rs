@@ -27,7 +27,7 @@ pub struct CompanionOptions {
     /// Bytes for sorting; what the fst's builder needs besides is a few MB, and some 100 bytes for each
     /// byte of the longest key. At least [`MIN_COMPANION_MEMORY`].
     pub memory: usize,
-    /// Threads that sort; 0: one for each core.
+    /// Threads that sort: see [`WriterOptions::threads`](crate::WriterOptions::threads).
     pub threads: usize,
     /// Where keys go that outgrow the budget; `None`: the folder of the companion. The file has no name
     /// there and vanishes with the process, however it ends.

@@ -26,7 +26,7 @@ use crate::storage::{Advice, Storage};
 use crate::table_file::TableFile;
 use format::{Binding, HEAD_LEN, Parsed};
 
-pub use automata::KeyRegex;
+pub use automata::{KeyRegex, KeyRegexState};
 pub use build::{BuiltCompanion, CompanionOptions, build_companion, merge_companions};
 pub use format::MAX_ORDERED_KEY_LEN;
 pub use pair::publish_pair;

@@ -8,19 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pkhash_core::segment_map::{MAP_LINE, MapEntry, MapLine, MapPart, MapPlan, SegmentMap};
 use pkhash_core::{KeyHasher, Layout};
 use pkhash_simd::AnyKernel;
-use rayon::prelude::*;
 
 use super::segment::Segment;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::storage::Heap;
-use crate::threads::pool;
+use crate::threads::Pool;
 
 /// How to build a segment map.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SegmentMapOptions {
-    /// Threads; 0: one for each core.
+    /// Threads. 0: those of the rayon pool that the call runs in; without one, a thread for each core.
     pub threads: usize,
     /// Bytes for what is read of the tables, about: 8 for each key. (The map itself is in memory twice at the
     /// end of the build.) With fewer than all keys take, it goes through the tables once for each part of the hashes that fits; tables
@@ -263,7 +262,7 @@ impl Memory {
         let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
         let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(segments.len()));
         let plan = MapPlan::new(entries, segments.len())?.with_seed(seed);
-        let pool = pool(options.threads, u32::MAX)?;
+        let pool = Pool::new(options.threads, u32::MAX);
         // Parts that fit the memory, at least one.
         let in_memory = (options.memory / size_of::<MapEntry>()) as u64;
         let rounds = entries.div_ceil(in_memory.max(1)).clamp(1, plan.parts().into()) as u32;
@@ -272,26 +271,17 @@ impl Memory {
         let mut filled: Vec<Filled> = Vec::with_capacity(plan.parts() as usize);
         for first in (0..plan.parts()).step_by(step as usize) {
             let parts = first..plan.parts().min(first.saturating_add(step));
-            let mut round = pool.install(|| -> Result<Vec<Filled>> {
-                let (from, to) = plan.hashes(parts.clone());
-                let runs = units(segments, hasher, from, to)
-                    .into_par_iter()
-                    .map(|unit| {
-                        unit.entries(&plan, hasher, from, to, |read| {
-                            options.progress.check()?;
-                            // Entries that are read are half of the work.
-                            let all = done.fetch_add(read, Ordering::Relaxed);
-                            options.progress.report((all + read).min(entries), entries);
-                            Ok(())
-                        })
-                    })
-                    .collect::<Result<Vec<_>>>()?;
-                parts
-                    .into_par_iter()
-                    .map(|part| fill(&plan, part, &runs, &options.progress))
-                    .collect()
+            let (from, to) = plan.hashes(parts.clone());
+            let runs = pool.try_map(units(segments, hasher, from, to), |unit| {
+                unit.entries(&plan, hasher, from, to, |read| {
+                    options.progress.check()?;
+                    // Entries that are read are half of the work.
+                    let all = done.fetch_add(read, Ordering::Relaxed);
+                    options.progress.report((all + read).min(entries), entries);
+                    Ok(())
+                })
             })?;
-            filled.append(&mut round);
+            filled.extend(pool.try_map(parts, |part| fill(&plan, part, &runs, &options.progress))?);
         }
         let lines = filled.iter().map(|(_, lines)| lines.len()).sum::<usize>();
         // Line numbers are of 32 bits.
