@@ -155,6 +155,59 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A folder is no index: it has no manifest.
+    NoIndex {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A manifest is damaged, or not one that this version can read.
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A file of live docs is damaged, or not the one that was committed.
+    LiveDocsFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, in the words of FORMAT.md §14.
+        what: &'static str,
+        /// Where it was seen.
+        offset: u64,
+        /// The value, or the largest or least value, expected there.
+        expected: u64,
+        /// The value found.
+        found: u64,
+    },
+    /// A table of an index is not the one that was committed.
+    NotCommitted {
+        /// The table.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// What was committed.
+        expected: u64,
+        /// What the table has.
+        found: u64,
+    },
+    /// Another writer is at work in an index.
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// What that writer says of itself.
+        holder: String,
+    },
+    /// A table that is to be added to an index is a segment of it already.
+    AlreadyThere {
+        /// The table.
+        path: PathBuf,
+    },
+    /// Another merge of a segment is under way.
+    InMerge {
+        /// The segment's table.
+        path: PathBuf,
+    },
     /// The bytes are not the ordered companion of the table, or one cannot be built as asked.
     Companion {
         /// The file, if the fault is in one.
@@ -372,6 +425,32 @@ impl fmt::Display for Error {
                 first.display(),
                 second.display()
             ),
+            Self::NoIndex { path } => {
+                write!(f, "{}: no index: expected a manifest in this folder", path.display())
+            }
+            Self::Manifest { path, fault } => write!(f, "{}: {fault}", path.display()),
+            Self::LiveDocsFile { path, what, offset, expected, found } => {
+                write!(f, "{}: live docs: {what} at offset {offset}: ", path.display())?;
+                if what.contains("magic") || what.contains("checksum") {
+                    write!(f, "expected {expected:#018x}, found {found:#018x}")
+                } else {
+                    write!(f, "expected {expected}, found {found}")
+                }
+            }
+            Self::NotCommitted { path, what, expected, found } => write!(
+                f,
+                "{}: not the table that was committed: {what}: expected {expected}, found {found}",
+                path.display()
+            ),
+            Self::Locked { path, holder } => {
+                write!(f, "{}: another writer is at work: {holder}", path.display())
+            }
+            Self::AlreadyThere { path } => {
+                write!(f, "{}: is a segment of the index already", path.display())
+            }
+            Self::InMerge { path } => {
+                write!(f, "{}: another merge of it is under way", path.display())
+            }
             Self::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
             Self::Companion { path, what, of_another, offset, expected, found } => {
                 named(path.as_deref(), f)?;

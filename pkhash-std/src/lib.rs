@@ -6,6 +6,7 @@
 //! * [`merge`] makes one table of many;
 //! * [`SegmentSet`] is many that answer as one, with deletes, versions and in-set queries; [`open_tables`]
 //!   opens those of a folder that others change meanwhile;
+//! * [`Index`] is a folder of them that changes by commits: adds, deletes, merges;
 //! * [`OrderedTerms`], a table's companion, answers what needs order: ranges, prefixes, patterns;
 //! * [`Publication`] is how files come to their names: whole, or not at all.
 //!
@@ -36,6 +37,7 @@
 //!
 //! * `mmap` (default): mapped tables; tables that are read lie in huge pages;
 //! * `write` (default): everything that makes tables; includes `sets`;
+//! * `index` (default): [`Index`]; includes `write`;
 //! * `sets`: [`SegmentSet`];
 //! * `ordered`: ordered companions ([`OrderedTerms`]), by the crate `fst`;
 //! * `scalar`: the detected kernel is the scalar one; for final binaries only.
@@ -47,12 +49,16 @@
 
 #[cfg(feature = "write")]
 mod budget;
+#[cfg(any(feature = "index", feature = "ordered"))]
+mod checksum;
 #[cfg(feature = "write")]
 mod collect;
 mod error;
 #[cfg(feature = "write")]
 mod file;
 mod folder;
+#[cfg(feature = "index")]
+mod index;
 mod memory;
 #[cfg(feature = "write")]
 mod merge;
@@ -79,6 +85,8 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use folder::{open_tables, visit_tables};
+#[cfg(feature = "index")]
+pub use index::{Index, IndexMerge, IndexSegment, IndexWriter, Merged, MergedTable, Snapshot};
 #[cfg(feature = "write")]
 pub use merge::{DELETED, DocMap, MergeInput, MergeOptions, merge};
 #[cfg(feature = "ordered")]

@@ -1,7 +1,8 @@
 //! The bytes around the fst: FORMAT.md §12.
 
-use pkhash_core::{KeyHasher, Table};
+use pkhash_core::Table;
 
+use crate::checksum::checksum;
 use crate::error::Error;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89pkhfst\n";
@@ -69,11 +70,6 @@ impl Binding {
             footer_checksum: table.footer().checksum(),
         }
     }
-}
-
-/// XXH3-64 with seed 0, as for tables.
-pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    KeyHasher::new(0).hash(bytes)
 }
 
 pub(super) fn head() -> [u8; HEAD_LEN] {

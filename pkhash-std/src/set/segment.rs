@@ -129,16 +129,37 @@ impl LiveDocs {
         self.deleted
     }
 
+    /// The bitset.
+    #[cfg(feature = "index")]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// The deleted docs, in order.
     pub fn deleted_docs(&self) -> impl Iterator<Item = u32> {
-        (0..self.docs).filter(|doc| !self.is_live(*doc))
+        let beyond = !last_mask(self.docs);
+        let last = self.words.len().wrapping_sub(1);
+        let deleted = move |(i, word): (usize, &u64)| !(*word | if i == last { beyond } else { 0 });
+        ones(self.words.iter().enumerate().map(deleted))
     }
 
     /// The docs that were live in `before` and are deleted here, in order: the deletes that arrived
     /// meanwhile.
     pub fn deleted_since(&self, before: &Self) -> impl Iterator<Item = u32> {
-        (0..before.docs).filter(|doc| before.is_live(*doc) && !self.is_live(*doc))
+        let now = self.words.iter().copied().chain(std::iter::repeat(0));
+        ones(before.words.iter().zip(now).map(|(before, now)| before & !now))
     }
+}
+
+/// The numbers of the bits that are set.
+fn ones(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u32> {
+    words.zip((0..).step_by(64)).flat_map(|(mut word, first)| {
+        std::iter::from_fn(move || {
+            let bit = word.trailing_zeros();
+            word &= word.wrapping_sub(1);
+            (bit < 64).then(|| first + bit)
+        })
+    })
 }
 
 const fn words_for(docs: u32) -> usize {

@@ -8,6 +8,8 @@ use memmap2::MmapOptions;
 
 use super::{Advice, Storage, open_file};
 use crate::error::{Error, Result};
+#[cfg(feature = "index")]
+use crate::index::Index;
 #[cfg(feature = "sets")]
 use crate::set::{Segment, SegmentSet};
 use crate::table_file::{OpenOptions, TableFile};
@@ -90,6 +92,24 @@ impl TableFile {
     pub unsafe fn open_mapped(path: impl AsRef<Path>) -> Result<Self> {
         // SAFETY: the caller promises what it needs.
         unsafe { OpenOptions::new().open_mapped(path) }
+    }
+}
+
+#[cfg(feature = "index")]
+impl Index {
+    /// Opens an index whose tables are mapped, those of later snapshots, too.
+    ///
+    /// # Safety
+    /// As [`OpenOptions::open_mapped`], of every table of the folder, while a snapshot or a writer lives that has it. An
+    /// index never changes a table; it makes others.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub unsafe fn open_mapped(folder: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        Self::open_by(folder.as_ref(), options, |options, path| {
+            // SAFETY: the caller of this function promises what it needs, for all tables of the index.
+            unsafe { options.open_mapped(path) }
+        })
     }
 }
 

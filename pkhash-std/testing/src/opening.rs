@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use pkhash_std::{OpenOptions, Result, TableFile};
+use pkhash_std::{Index, OpenOptions, Result, TableFile};
 use pkhash_std::{OrderedOptions, OrderedTerms, Table};
 
 /// Read into memory of the process, or mapped.
@@ -64,4 +64,10 @@ impl Opening {
             How::Mapped => unsafe { self.options.open_mapped(path) },
         }
     }
+}
+
+/// Maps an index.
+pub fn map_index(folder: &Path, options: OpenOptions) -> Result<Index> {
+    // SAFETY: no test changes a mapped file in place.
+    unsafe { Index::open_mapped(folder, options) }
 }

@@ -1,0 +1,186 @@
+//! Manifests and live docs that are damaged, forged, or of something else.
+
+use std::fs;
+
+use pkhash_std::{Error, Index, KeyHasher, build_slice};
+use pkhash_testing::Folder;
+
+use super::options;
+
+fn committed() -> (Folder, String, String) {
+    let folder = Folder::new();
+    let index = Index::create(folder.root()).unwrap();
+    let mut writer = index.writer().unwrap();
+    writer.add_keys((0..300).map(|i| format!("key-{i}")), options()).unwrap();
+    writer.add_keys(["a", "b", "c"], options()).unwrap();
+    writer.delete(&["b", "key-7", "key-8"]).unwrap();
+    let snapshot = writer.commit().unwrap();
+    let manifest = format!("manifest-{snapshot:012}.json");
+    let live = folder.names().into_iter().find(|name| name.contains("1.live-")).unwrap();
+    (folder, manifest, live)
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_refused() {
+    let (folder, manifest, live) = committed();
+    let open = || Index::open(folder.root()).map(|_| ());
+    open().unwrap();
+    for (name, is_manifest) in [(&manifest, true), (&live, false)] {
+        let good = folder.read(name);
+        let refused = |bad: &[u8], what: &str| {
+            fs::write(folder.path(name), bad).unwrap();
+            let error = open().unwrap_err();
+            let fits = match &error {
+                Error::Manifest { .. } => is_manifest,
+                Error::LiveDocsFile { .. } => !is_manifest,
+                _ => false,
+            };
+            assert!(fits, "{what}: {error}");
+            assert!(error.to_string().contains(name.as_str()), "{error}");
+        };
+        for len in 0..good.len() {
+            refused(&good[..len], "cut short");
+        }
+        for at in 0..good.len() {
+            for bit in [1, 0x20, 0x80] {
+                let mut bad = good.clone();
+                bad[at] ^= bit;
+                refused(&bad, "flipped");
+            }
+        }
+        refused(&[&good[..], b"\n"].concat(), "longer");
+        refused(b"", "empty");
+        fs::write(folder.path(name), &good).unwrap();
+        open().unwrap();
+    }
+}
+
+/// The text with its checksum made right.
+fn sealed(text: &str) -> String {
+    let at = text.rfind(",\n  \"checksum\"").unwrap();
+    let sum = KeyHasher::new(0).hash(&text.as_bytes()[..at]);
+    format!("{},\n  \"checksum\": \"{sum:016x}\"\n}}\n", &text[..at])
+}
+
+/// Whoever forges a manifest can make its checksum right.
+#[test]
+fn forged_manifests_are_refused() {
+    let (folder, manifest, live) = committed();
+    let good = String::from_utf8(folder.read(&manifest)).unwrap();
+    assert_eq!(sealed(&good), good);
+    let json: serde_json::Value = serde_json::from_str(&good).unwrap();
+    assert_eq!(json["segments"].as_array().unwrap().len(), 2);
+    let newest = json["segments"][0]["table"]["name"].as_str().unwrap();
+    let oldest = json["segments"][1]["table"]["name"].as_str().unwrap();
+    let refused = |from: &str, to: &str, part: &str| {
+        assert!(good.contains(from), "{from}");
+        fs::write(folder.path(&manifest), sealed(&good.replacen(from, to, 1))).unwrap();
+        let error = Index::open(folder.root()).unwrap_err();
+        assert!(error.to_string().contains(part), "{to}: {error}");
+    };
+    // Names that lead elsewhere.
+    for name in [
+        "../x.pkh",
+        "/etc/passwd",
+        "a/b.pkh",
+        ".",
+        "..",
+        "",
+        ".hidden.pkh",
+        "a\\\\b.pkh",
+        "a\\u0000b",
+    ] {
+        refused(&format!("\"{newest}\""), &format!("\"{name}\""), "expected a name in the folder");
+    }
+    refused(newest, oldest, "named twice");
+    refused(newest, "missing.pkh", "missing.pkh");
+    refused("\"pkhash manifest\"", "\"something\"", "expected \"pkhash manifest\"");
+    refused("\"version\": 1", "\"version\": 2", "version: expected 1, found 2");
+    refused("\"snapshot\": 2", "\"snapshot\": 3", "snapshot: expected 2, found 3");
+    refused("\"doc_base\": 300", "\"doc_base\": 299", "doc base");
+    refused("\"docs\": 300", "\"docs\": 4294967295", "doc base");
+    refused("\"docs\": 300", "\"docs\": 4294967296", "line");
+    refused("\"deleted\": 2", "\"deleted\": 301", "deleted docs");
+    refused("\"deleted\": 2", "\"deleted\": 3", "deleted docs");
+    refused("\"keys\": 300", "\"keys\": 301", "keys: expected 301, found 300");
+    refused("\"next_file\"", "\"next\"", "unknown field");
+    refused("\"segments\": [", "\"segments\": [7,", "line");
+    refused("{", "[{", "line");
+    let bytes = json["segments"][0]["table"]["bytes"].as_u64().unwrap();
+    refused(&format!("\"bytes\": {bytes}"), "\"bytes\": 1", "length: expected 1");
+    let sum = json["segments"][0]["table"]["checksum"].as_str().unwrap();
+    refused(sum, "0123456789abcdef", "footer checksum: expected 81985529216486895");
+    refused(sum, "0123", "16 hexadecimal digits");
+    // Another table, and other live docs, under the name.
+    fs::write(folder.path(&manifest), &good).unwrap();
+    let table = folder.read(newest);
+    build_slice(&["a", "b", "d"], |i| [i as u8], folder.path(newest), &options()).unwrap();
+    let error = Index::open(folder.root()).unwrap_err();
+    assert!(matches!(error, Error::NotCommitted { .. }), "{error}");
+    folder.write(newest, table);
+    let bytes = folder.read(&live);
+    let other = folder.names().into_iter().find(|name| name.contains("2.live-")).unwrap();
+    folder.write(&live, folder.read(&other));
+    let error = Index::open(folder.root()).unwrap_err();
+    assert!(matches!(error, Error::LiveDocsFile { .. }), "{error}");
+    fs::remove_file(folder.path(&live)).unwrap();
+    let error = Index::open(folder.root()).unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if path.ends_with(&live)), "{error}");
+    folder.write(&live, bytes);
+    Index::open(folder.root()).unwrap();
+}
+
+/// The bytes with both checksums made right.
+fn sealed_live(mut bytes: Vec<u8>) -> Vec<u8> {
+    let hash = |bytes: &[u8]| KeyHasher::new(0).hash(bytes).to_le_bytes();
+    let sum = hash(&bytes[64..]);
+    bytes[48..56].copy_from_slice(&sum);
+    let sum = hash(&bytes[..56]);
+    bytes[56..64].copy_from_slice(&sum);
+    bytes
+}
+
+/// The same of live docs, of both kinds: whatever they say, they are refused, or are some docs.
+#[test]
+fn forged_live_docs_are_refused_or_are_some_docs() {
+    for few in [true, false] {
+        let folder = Folder::new();
+        let index = Index::create(folder.root()).unwrap();
+        let mut writer = index.writer().unwrap();
+        let keys: Vec<String> = (0..2000).map(|i| format!("key-{i}")).collect();
+        writer.add_keys(&keys, options()).unwrap();
+        let deleted: Vec<&String> = keys.iter().step_by(if few { 400 } else { 3 }).collect();
+        writer.delete(&deleted).unwrap();
+        let snapshot = writer.commit().unwrap();
+        let live = folder.names().into_iter().find(|name| name.contains(".live-")).unwrap();
+        let good = folder.read(&live);
+        // A bit for each doc, or less.
+        assert_eq!(good.len() == 64 + 2000usize.div_ceil(64) * 8, !few, "{}", good.len());
+        let manifest = folder.path(&format!("manifest-{snapshot:012}.json"));
+        let text = fs::read_to_string(&manifest).unwrap();
+        let sum = |bytes: &[u8]| {
+            format!("{:016x}", u64::from_le_bytes(bytes[56..64].try_into().unwrap()))
+        };
+        let mut opened = 0;
+        for at in 8..good.len() {
+            for change in [1u8, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] ^= change;
+                let bad = sealed_live(bad);
+                fs::write(folder.path(&live), &bad).unwrap();
+                fs::write(&manifest, sealed(&text.replace(&sum(&good), &sum(&bad)))).unwrap();
+                match Index::open(folder.root()) {
+                    Ok(index) => {
+                        opened += 1;
+                        index.snapshot().set().get(b"key-3").unwrap();
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, Error::LiveDocsFile { .. }), "{error}");
+                    }
+                }
+            }
+        }
+        // Docs that are others, and as many.
+        assert!(opened > 0);
+    }
+}
