@@ -2,6 +2,7 @@
 
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pkhash_std::{DELETED, LiveDocs, TableFile, ValueKind};
 use roaring::RoaringBitmap;
@@ -11,6 +12,7 @@ use crate::input::Input;
 use crate::output::Hint;
 use crate::per_table::PerTable;
 use crate::records::for_each_record;
+use crate::tables::Given;
 
 /// Deletes. The same options mean the same for every command.
 #[derive(clap::Args)]
@@ -34,22 +36,37 @@ pub(crate) struct LiveDocsArgs {
 
 impl LiveDocsArgs {
     /// Whether there are files.
-    pub(crate) const fn given(&self) -> bool {
+    const fn given(&self) -> bool {
         !self.live_docs.is_empty() || !self.deleted_docs.is_empty()
     }
 
-    /// The live docs of each table; `None`: all are live. `folder`: tables are those of a folder.
-    pub(crate) fn read(&self, tables: &[TableFile], folder: bool) -> Result<Vec<Option<LiveDocs>>> {
+    /// The segments with the live docs that the files tell of. Those of an index know theirs.
+    pub(crate) fn apply(&self, mut given: Given) -> Result<Given> {
         if !self.given() {
-            return Ok(vec![None; tables.len()]);
+            return Ok(given);
         }
+        if let Some(index) = given.indexes.first() {
+            return Err(Fail::message(format_args!(
+                "{}: an index, which knows its deleted docs (`pkhash delete` deletes more)",
+                index.display()
+            )));
+        }
+        let live = self.read(&given.tables(), given.folder)?;
+        for (segment, live) in given.segments.iter_mut().zip(live) {
+            *segment = segment.clone().with_live_docs(live.map(Arc::new));
+        }
+        Ok(given)
+    }
+
+    /// The live docs of each table; `None`: all are live. `folder`: tables are those of a folder.
+    fn read(&self, tables: &[Arc<TableFile>], folder: bool) -> Result<Vec<Option<LiveDocs>>> {
         let (option, given, read) = if self.deleted_docs.is_empty() {
             ("--live-docs", &self.live_docs, live as fn(&Path, &TableFile) -> _)
         } else {
             ("--deleted-docs", &self.deleted_docs, deleted as _)
         };
         let files = PerTable { option, given, folder }.assign(tables)?;
-        let read = |(file, table): (Option<PathBuf>, _)| {
+        let read = |(file, table): (Option<PathBuf>, &Arc<TableFile>)| {
             let file = file.filter(|file| file != Path::new("-"));
             file.map(|file| read(&file, table)).transpose()
         };

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pkhash_std::TableFile;
 
@@ -20,7 +21,7 @@ pub(crate) struct PerTable<'a> {
 
 impl PerTable<'_> {
     /// The file for each table; `None` if it was not named.
-    pub(crate) fn assign(&self, tables: &[TableFile]) -> Result<Vec<Option<PathBuf>>> {
+    pub(crate) fn assign(&self, tables: &[Arc<TableFile>]) -> Result<Vec<Option<PathBuf>>> {
         let named = self
             .given
             .iter()
@@ -43,7 +44,11 @@ impl PerTable<'_> {
 
     /// The table that `NAME=FILE` names, by its path or by the name of its file, and the file. Names may
     /// have an `=`, too: the longest that fits counts.
-    fn table_of(&self, given: &Path, tables: &[TableFile]) -> Result<Option<(usize, PathBuf)>> {
+    fn table_of(
+        &self,
+        given: &Path,
+        tables: &[Arc<TableFile>],
+    ) -> Result<Option<(usize, PathBuf)>> {
         let mut found: Option<(usize, &OsStr, usize)> = None;
         for (number, table) in tables.iter().enumerate() {
             let path = table.name();
@@ -69,7 +74,7 @@ impl PerTable<'_> {
         Ok(found.map(|(number, file, _)| (number, file.into())))
     }
 
-    fn check_count(&self, tables: &[TableFile]) -> Result<()> {
+    fn check_count(&self, tables: &[Arc<TableFile>]) -> Result<()> {
         if self.given.len() == tables.len() {
             return Ok(());
         }
@@ -81,7 +86,7 @@ impl PerTable<'_> {
         )))
     }
 
-    fn without_name(&self, given: &Path, tables: &[TableFile]) -> Fail {
+    fn without_name(&self, given: &Path, tables: &[Arc<TableFile>]) -> Fail {
         let (option, given) = (self.option, given.display());
         let why = if self.folder {
             "the order of a folder's tables changes"
@@ -115,7 +120,7 @@ fn after_name<'g>(given: &'g OsStr, name: &OsStr) -> Option<&'g OsStr> {
 }
 
 /// The names of tables, but not of hundreds.
-pub(crate) fn some(tables: &[TableFile]) -> String {
+pub(crate) fn some(tables: &[Arc<TableFile>]) -> String {
     /// As many as one can take in.
     const MOST: usize = 8;
     let names = tables.iter().take(MOST).map(|table| table.name().display().to_string());

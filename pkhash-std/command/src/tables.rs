@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pkhash_std::{Segment, SegmentSet, TableFile, open_tables};
+use pkhash_std::{Segment, SegmentSet, Snapshot, TableFile, open_tables};
 
 use crate::fail::{Fail, Result};
 use crate::live_docs::LiveDocsArgs;
@@ -12,7 +12,8 @@ use crate::ui::OpenArgs;
 /// The tables to search.
 #[derive(clap::Args)]
 pub(crate) struct TablesArgs {
-    /// The tables, the newest first. A folder stands for all tables in it: the files whose names end in
+    /// The tables, the newest first. A folder that is an index (see `pkhash add`) stands for the tables that its
+    /// manifest names. Any other folder stands for all tables in it: the files whose names end in
     /// .pkh and begin with no dot, the greatest name first. Runs of digits count as numbers, so that
     /// 10.pkh is newer than 9.pkh; names of one length are compared as text. Times do not matter.
     #[arg(required = true, value_name = "TABLE")]
@@ -21,6 +22,82 @@ pub(crate) struct TablesArgs {
     docs: LiveDocsArgs,
     #[command(flatten)]
     open: OpenArgs,
+}
+
+/// Tables that were given, and opened.
+pub(crate) struct Given {
+    /// With the live docs and doc bases of their index, if they are of one.
+    pub(crate) segments: Vec<Segment>,
+    /// Folders that are indexes.
+    pub(crate) indexes: Vec<PathBuf>,
+    /// Whether any is of a folder, an index or not.
+    pub(crate) folder: bool,
+    /// They keep the files of the indexes where they are.
+    snapshots: Vec<Snapshot>,
+}
+
+impl Given {
+    /// Opens tables, those of folders, too.
+    pub(crate) fn open(paths: &[PathBuf], open: OpenArgs) -> Result<Self> {
+        let mut given = Self {
+            segments: Vec::new(),
+            indexes: Vec::new(),
+            folder: false,
+            snapshots: Vec::new(),
+        };
+        let mut others: Vec<&PathBuf> = Vec::new();
+        for path in paths {
+            let Some(index) = open.index(path)? else {
+                given.folder |= is_folder(path)?;
+                others.push(path);
+                continue;
+            };
+            given.open_others(&mut others, open)?;
+            let snapshot = index.snapshot();
+            given.segments.extend_from_slice(snapshot.set().segments());
+            given.indexes.push(path.clone());
+            given.folder = true;
+            given.snapshots.push(snapshot);
+        }
+        given.open_others(&mut others, open)?;
+        Ok(given)
+    }
+
+    fn open_others(&mut self, paths: &mut Vec<&PathBuf>, open: OpenArgs) -> Result<()> {
+        let tables = open_tables(paths.drain(..), |path| open.open(path))?;
+        self.segments.extend(tables.into_iter().map(Segment::from));
+        Ok(())
+    }
+
+    /// Whether nothing was given but one index.
+    pub(crate) fn is_one_index(&self) -> bool {
+        let [snapshot] = self.snapshots.as_slice() else { return false };
+        snapshot.set().len() == self.segments.len()
+    }
+
+    /// The tables alone.
+    pub(crate) fn tables(&self) -> Vec<Arc<TableFile>> {
+        self.segments.iter().map(|segment| Arc::clone(segment.table())).collect()
+    }
+}
+
+/// The paths of tables, those of indexes in place of their folders, and what keeps these tables where they are.
+pub(crate) fn tables_of(
+    paths: &[PathBuf],
+    open: OpenArgs,
+) -> Result<(Vec<PathBuf>, Vec<Snapshot>)> {
+    let (mut tables, mut snapshots) = (Vec::new(), Vec::new());
+    for path in paths {
+        match open.index(path)? {
+            None => tables.push(path.clone()),
+            Some(index) => {
+                let snapshot = index.snapshot();
+                tables.extend(snapshot.segments().map(|segment| path.join(segment.name)));
+                snapshots.push(snapshot);
+            }
+        }
+    }
+    Ok((tables, snapshots))
 }
 
 impl TablesArgs {
@@ -32,23 +109,14 @@ impl TablesArgs {
         }
     }
 
-    /// Opens all tables.
-    pub(crate) fn open(&self) -> Result<Vec<TableFile>> {
-        open_tables(&self.tables, |path| self.open.open(path))
-    }
-
-    /// The segments of these tables, with their live docs.
-    pub(crate) fn segments(&self, tables: Vec<TableFile>) -> Result<Vec<Segment>> {
-        let live = self.docs.read(&tables, has_folder(&self.tables)?)?;
-        let segment = |(table, live): (TableFile, Option<_>)| {
-            Segment::from(table).with_live_docs(live.map(Arc::new))
-        };
-        Ok(tables.into_iter().zip(live).map(segment).collect())
+    /// Opens all tables, with their live docs.
+    pub(crate) fn open(&self) -> Result<Given> {
+        self.docs.apply(Given::open(&self.tables, self.open)?)
     }
 
     /// The set of them all.
     pub(crate) fn set(&self) -> Result<SegmentSet> {
-        Ok(SegmentSet::new(self.segments(self.open()?)?)?)
+        Ok(SegmentSet::new(self.open()?.segments)?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use pkhash_std::{
-    Advice, AnyKernel, Error, OpenOptions, OrderedOptions, OrderedTerms, Progress, Table,
+    Advice, AnyKernel, Error, Index, OpenOptions, OrderedOptions, OrderedTerms, Progress, Table,
     TableFile, companion_path,
 };
 
@@ -112,6 +112,22 @@ impl OpenArgs {
         Ok(self.open_file(options, path)?)
     }
 
+    /// Opens a folder that is an index. `None`: it has no manifest, or is no folder.
+    pub(crate) fn index(self, path: &Path) -> Result<Option<Index>> {
+        if !path.is_dir() {
+            return Ok(None);
+        }
+        let options = self.options()?;
+        let index = match self.open {
+            OpenMode::Map => map::index(options, path),
+            OpenMode::Heap => Index::open_with(path, options),
+        };
+        match index {
+            Err(Error::NoIndex { .. }) => Ok(None),
+            index => Ok(Some(index?)),
+        }
+    }
+
     /// Opens the ordered companion of a table that is open. Unless it is trusted, all of it is read and
     /// checked.
     pub(crate) fn open_companion(
@@ -173,6 +189,17 @@ impl OpenArgs {
             OpenAdvice::WillNeed => Advice::WillNeed,
         }
     }
+}
+
+/// Opens an index to change it or to list it. Its tables are mapped.
+pub(crate) fn open_index(folder: &Path) -> Result<Index> {
+    Ok(map::index(OpenOptions::new().kernel(kernel()?), folder)?)
+}
+
+/// The same; makes an index of a folder that is none.
+pub(crate) fn create_index(folder: &Path) -> Result<Index> {
+    Index::create(folder)?;
+    open_index(folder)
 }
 
 /// Reads a table that has no file which could be mapped.

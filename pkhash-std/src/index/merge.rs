@@ -159,7 +159,6 @@ impl IndexWriter {
     /// let merged = writer.finish_merge(table)?;
     /// assert_eq!(merged.doc_maps[0].get(0), Some(2), "c, behind the older docs");
     /// writer.commit()?;
-    /// index.refresh()?;
     /// let set = index.snapshot().set().clone();
     /// assert_eq!((set.len(), set.get_doc_id(b"b")?, set.get_doc_id(b"c")?), (1, None, Some(2)));
     /// # Ok(())
@@ -178,7 +177,7 @@ impl IndexWriter {
         let number = self.new_number();
         let tables = inputs.iter().map(|input| Arc::clone(&input.table)).collect();
         self.merges.insert(number, tables);
-        Ok(IndexMerge { number, path: self.folder().join(table_name(number)), inputs })
+        Ok(IndexMerge { number, path: self.index.real().join(table_name(number)), inputs })
     }
 
     /// Gives up a merge that was begun: its segments can be merged anew.

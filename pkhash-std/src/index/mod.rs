@@ -51,7 +51,7 @@ pub(crate) type Opener = fn(OpenOptions, &Path) -> Result<TableFile>;
 /// writer.add_keys(["order-3"], WriterOptions::default())?;
 /// writer.commit()?;
 ///
-/// assert!(index.refresh()?);
+/// // Another process, or another `Index`, would refresh.
 /// let snapshot = index.snapshot();
 /// let set = snapshot.set();
 /// assert_eq!(set.get_doc_id(b"order-1")?, None);
@@ -73,8 +73,10 @@ pub struct Index {
 }
 
 struct Shared {
-    /// Absolute.
+    /// As the caller has it.
     folder: PathBuf,
+    /// Absolute.
+    real: PathBuf,
     options: OpenOptions,
     open: Opener,
     opened: Mutex<Opened>,
@@ -84,6 +86,8 @@ struct Shared {
 /// What is open, by file: so that snapshots and the writer share it.
 #[derive(Default)]
 struct Opened {
+    /// The folder, for messages.
+    shown: PathBuf,
     tables: HashMap<String, (u64, Weak<TableFile>)>,
     live: HashMap<String, (u64, Weak<LiveDocs>)>,
 }
@@ -171,12 +175,13 @@ impl Index {
     }
 
     pub(crate) fn open_by(folder: &Path, options: OpenOptions, open: Opener) -> Result<Self> {
-        let folder = std::path::absolute(folder).map_err(Error::io("find", folder))?;
-        let mut opened = Opened::default();
-        let current = opened.newest(&folder, options, open, None)?;
+        let real = std::path::absolute(folder).map_err(Error::io("find", folder))?;
+        let folder = folder.to_owned();
+        let mut opened = Opened { shown: folder.clone(), ..Opened::default() };
+        let current = opened.newest(&real, options, open, None)?;
         let current = current.ok_or_else(|| Error::NoIndex { path: folder.clone() })?;
         let (opened, current) = (Mutex::new(opened), RwLock::new(current));
-        Ok(Self { shared: Arc::new(Shared { folder, options, open, opened, current }) })
+        Ok(Self { shared: Arc::new(Shared { folder, real, options, open, opened, current }) })
     }
 
     /// Opens an index, and makes one if there is none: creates the folder, if need be. Tables that lie in it
@@ -198,13 +203,18 @@ impl Index {
         Self::open(folder)
     }
 
-    /// The folder.
+    /// The folder, as it was given.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.shared.folder
     }
 
-    /// The snapshot of the last [`refresh`](Self::refresh).
+    /// Where the folder is.
+    fn real(&self) -> &Path {
+        &self.shared.real
+    }
+
+    /// The snapshot of the last [`refresh`](Self::refresh), or of the last commit of a writer of this index.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.shared.current.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -217,9 +227,9 @@ impl Index {
     /// # Errors
     /// As [`open`](Self::open). The snapshot is then the one before.
     pub fn refresh(&self) -> Result<bool> {
-        let Shared { folder, options, open, current, .. } = &*self.shared;
+        let Shared { real, options, open, current, .. } = &*self.shared;
         let known = self.snapshot().number();
-        let next = self.opened().newest(folder, *options, *open, Some(known))?;
+        let next = self.opened().newest(real, *options, *open, Some(known))?;
         let Some(next) = next else { return Ok(false) };
         let mut current = current.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have been quicker.
@@ -239,7 +249,7 @@ impl Index {
     /// # Errors
     /// [`Error::Locked`] if another writer is at work; as [`refresh`](Self::refresh).
     pub fn writer(&self) -> Result<IndexWriter> {
-        let lock = WriterLock::take(&self.shared.folder)?;
+        let lock = WriterLock::take(self.real())?;
         self.refresh()?;
         IndexWriter::new(self.clone(), lock)
     }
@@ -327,7 +337,7 @@ impl Opened {
                 return Err(Error::NotCommitted { path, what, expected, found });
             }
         }
-        let table = Arc::new(table);
+        let table = Arc::new(table.moved_to(&self.shown.join(&entry.name)));
         self.tables.insert(entry.name.clone(), (entry.checksum, Arc::downgrade(&table)));
         Ok(table)
     }

@@ -183,7 +183,7 @@ impl IndexWriter {
                 live_entry: entry.live_docs.clone(),
             })
             .collect();
-        let next_file = next_file(index.folder(), inner.manifest.next_file)?;
+        let next_file = next_file(index.real(), inner.manifest.next_file)?;
         let writer = Self {
             committed: snapshot.number(),
             index,
@@ -197,7 +197,7 @@ impl IndexWriter {
         Ok(writer)
     }
 
-    /// The folder.
+    /// The folder, as it was given.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.index.folder()
@@ -221,7 +221,7 @@ impl IndexWriter {
     /// another one.
     pub fn new_table_path(&mut self) -> PathBuf {
         let number = self.new_number();
-        self.folder().join(table_name(number))
+        self.index.real().join(table_name(number))
     }
 
     pub(super) fn new_number(&mut self) -> u64 {
@@ -339,6 +339,8 @@ impl IndexWriter {
     /// Makes what has been done since the last commit the next snapshot. Returns its number. Without a change
     /// it is the last one's.
     ///
+    /// The [`Index`] that the writer is of has it at once; others [`refresh`](Index::refresh).
+    ///
     /// Live docs and the manifest are written and synced first. Then each gets its name, and the manifest last. Files that no snapshot needs any
     /// longer are removed at the end; those that are in use are left for a later commit. Segments without a live doc
     /// are dropped.
@@ -362,14 +364,14 @@ impl IndexWriter {
             return Err(Error::TooManySegments { expected, found });
         }
         // A commit that failed at the very end may have left the next number.
-        let newest = manifest::snapshots(self.folder())?.first().copied().unwrap_or(0);
+        let newest = manifest::snapshots(self.index.real())?.first().copied().unwrap_or(0);
         let snapshot = newest.max(self.committed) + 1;
         let mut files = Vec::new();
         for segment in &mut segments {
             if let (Some(live), None) = (&segment.live, &segment.live_entry) {
                 let stem = segment.name.strip_suffix(".pkh").unwrap_or(&segment.name);
                 let name = format!("{stem}.live-{snapshot:012}");
-                let path = self.folder().join(&name);
+                let path = self.index.real().join(&name);
                 let mut publication = Publication::begin(&path)?;
                 let checksum = segment.table.footer().checksum();
                 let entry = live_file::write(publication.file(), name, &path, live, checksum)?;
@@ -379,11 +381,13 @@ impl IndexWriter {
         }
         let entries = entries(&segments, |i| segments[i].live_entry.clone())?;
         let manifest = Manifest::new(snapshot, self.next_file, entries);
-        files.push(publish_manifest(self.folder(), &manifest)?);
+        files.push(publish_manifest(self.index.real(), &manifest)?);
         Publication::commit_all(files)?;
         self.segments = segments;
         self.committed = snapshot;
         self.changed = false;
+        // Everything is open. Should it fail all the same, the caller's own refresh says why.
+        let _ = self.index.refresh();
         self.sweep();
         Ok(snapshot)
     }
@@ -393,7 +397,7 @@ impl IndexWriter {
         let mut kept: HashSet<String> =
             self.segments.iter().map(|segment| segment.name.clone()).collect();
         kept.extend(self.merges.keys().map(|number| table_name(*number)));
-        super::sweep::sweep(self.folder(), self.committed, &kept);
+        super::sweep::sweep(self.index.real(), self.committed, &kept);
     }
 
     pub(super) fn changed(&mut self) {
@@ -415,7 +419,7 @@ impl IndexWriter {
     pub(super) fn share(&self, name: String, table: TableFile) -> Result<Arc<TableFile>> {
         let footer = table.footer();
         let entry = FileEntry { name, bytes: footer.file_len(), checksum: footer.checksum() };
-        self.index.opened().table(self.folder(), &entry, |_| Ok(table))
+        self.index.opened().table(self.index.real(), &entry, |_| Ok(table))
     }
 
     /// A table as a segment of the folder, of unknown docs.
@@ -423,20 +427,20 @@ impl IndexWriter {
         let real = |path: &Path| path.canonicalize().map_err(Error::io("open", path));
         let found = real(path)?;
         let parent = found.parent().unwrap_or(&found);
-        let is_here = parent == real(self.folder())?;
+        let is_here = parent == real(self.index.real())?;
         let name = if is_here {
             name_of(&found)?
         } else {
             let name = table_name(self.next_file);
-            link_or_copy(&found, &self.folder().join(&name))?;
+            link_or_copy(&found, &self.index.real().join(&name))?;
             self.next_file += 1;
             name
         };
         let shared = &self.index.shared;
         if self.segments.iter().any(|segment| segment.name == name) {
-            return Err(Error::AlreadyThere { path: self.folder().join(name) });
+            return Err(Error::AlreadyThere { path: self.index.real().join(name) });
         }
-        let to = self.folder().join(&name);
+        let to = self.index.real().join(&name);
         let table = (shared.open)(shared.options, &to).inspect_err(|_| {
             if !is_here {
                 let _ = fs::remove_file(&to);

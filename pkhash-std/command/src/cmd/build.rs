@@ -23,11 +23,18 @@ mod lists;
 /// Build a table from keys, one a line. The value of a key is the number of its line, from 0.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out.
-    input: PathBuf,
     /// The table; `-` is standard output. It appears under its name when it is complete.
     #[arg(long, short, value_name = "TABLE")]
     output: PathBuf,
+    #[command(flatten)]
+    build: BuildArgs,
+}
+
+/// The keys, and how a table is built of them: shared by `build` and `add`.
+#[derive(clap::Args)]
+pub(crate) struct BuildArgs {
+    /// The file of keys; `-` is standard input. A UTF-8 byte order mark at its beginning is left out.
+    input: PathBuf,
 
     /// Lines are `key TAB value`, as `dump` and `get` write them.
     #[arg(long, help_heading = "Input", conflicts_with_all = ["csv"])]
@@ -157,10 +164,45 @@ pub(crate) fn hint_at_policy(from: &str, error: pkhash_std::Error) -> Fail {
     }
 }
 
+/// A table that was built.
+pub(crate) struct Made {
+    built: Built,
+    companion: Option<BuiltCompanion>,
+    read: Duration,
+    all: Duration,
+}
+
+impl Made {
+    /// What is said of it at the end.
+    pub(crate) fn report(&self, path: &Path, json: bool) -> Result<()> {
+        let times = [("read", self.read), ("all", self.all)];
+        report(path, &self.built, None, self.companion.as_ref(), &times, json)
+    }
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<Outcome> {
-        let began = Instant::now();
         let cancel = ui::Cancel::new()?;
+        let made = self.build.run(&self.output, &cancel)?;
+        made.report(&self.output, self.build.json)?;
+        Ok(Outcome::Done)
+    }
+}
+
+impl BuildArgs {
+    /// The file of keys.
+    pub(crate) fn input(&self) -> &Path {
+        &self.input
+    }
+
+    /// Whether the report is to be JSON.
+    pub(crate) const fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Builds a table and publishes it.
+    pub(crate) fn run(&self, output: &Path, cancel: &ui::Cancel) -> Result<Made> {
+        let began = Instant::now();
         check_temp_dir(self.temp_dir.as_deref())?;
         let mut input = Input::open(&self.input)?;
         if !self.csv {
@@ -188,12 +230,12 @@ impl Args {
             .kernel(ui::kernel()?)
             .temp_dir(self.temp_dir.clone())
             .on_duplicate(self.on_duplicate.into())
-            .progress(ui::progress("building", &cancel));
-        let to_stdout = self.output == Path::new("-");
-        check_ordered(self.ordered, &self.output)?;
+            .progress(ui::progress("building", cancel));
+        let to_stdout = output == Path::new("-");
+        check_ordered(self.ordered, output)?;
         if !to_stdout && self.input != Path::new("-") {
-            let companion = ("ordered companion", companion_path(&self.output));
-            let outputs = [("table", self.output.clone()), companion];
+            let companion = ("ordered companion", companion_path(output));
+            let outputs = [("table", output.to_owned()), companion];
             for (what, path) in outputs.iter().take(1 + usize::from(self.ordered)) {
                 if same_file(&self.input, path)? {
                     return Err(Fail::message(format_args!(
@@ -203,15 +245,15 @@ impl Args {
                 }
             }
         }
-        let before = companion_before(&self.output, self.ordered)?;
+        let before = companion_before(output, self.ordered)?;
         let mut writer = if to_stdout {
             check_stdout()?;
             TableWriter::new(options)?
         } else {
-            TableWriter::create(&self.output, options)?
+            TableWriter::create(output, options)?
         };
         cancel.remove_on_exit(writer.temporary_path());
-        let companion = self.ordered.then(|| begin_companion(&self.output, &cancel)).transpose()?;
+        let companion = self.ordered.then(|| begin_companion(output, cancel)).transpose()?;
         let reading = match input.len {
             Some(len) => ui::bar("reading", len),
             None => ui::counter("reading"),
@@ -243,12 +285,10 @@ impl Args {
                 |table: &TableFile, publication: &mut Publication, options: &CompanionOptions| {
                     build_companion(table, publication, options)
                 };
-            (built, publish(Vec::new(), table, companion, &cancel, options, make)?)
+            (built, publish(Vec::new(), table, companion, cancel, options, make)?)
         };
-        note_stale_companion(&self.output, before.as_deref());
-        let times = [("read", read), ("all", began.elapsed())];
-        report(&self.output, &built, None, companion.as_ref(), &times, self.json)?;
-        Ok(Outcome::Done)
+        note_stale_companion(output, before.as_deref());
+        Ok(Made { built, companion, read, all: began.elapsed() })
     }
 }
 

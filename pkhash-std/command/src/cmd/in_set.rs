@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
-use pkhash_std::{InSet, Publication, Segment, SegmentSet, TableFile};
+use pkhash_std::{InSet, Publication, Segment, SegmentSet};
 use serde_json::json;
 
 use super::build::same_file;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     keys: KeysArgs,
     /// Number docs on: the IDs of each table begin where those of the one before ended. Deleted docs
-    /// count, unlike for `merge --offset`.
+    /// count, unlike for `merge --offset`. In an index the oldest table comes first: IDs are those of the index.
     #[arg(long)]
     offset: bool,
     /// Write the docs of all tables as a roaring bitmap in the portable format, and do not print them;
@@ -48,9 +48,10 @@ impl Args {
                  use --offset",
             ));
         }
-        let tables = self.tables.open()?;
+        let given = self.tables.open()?;
+        let tables = given.tables();
         if let Some(path) = &self.bitmap {
-            for table in tables.iter().filter_map(TableFile::path) {
+            for table in tables.iter().filter_map(|table| table.path()) {
                 if same_file(path, table)? {
                     let path = path.display();
                     return Err(Fail::message(format_args!(
@@ -59,11 +60,18 @@ impl Args {
                 }
             }
         }
-        tables.iter().try_for_each(check_values)?;
-        let mut segments = self.tables.segments(tables)?;
-        if self.offset {
-            segments = number_on(segments)?;
-        }
+        tables.iter().try_for_each(|table| check_values(table))?;
+        let segments = if !self.offset {
+            given.segments.iter().map(|segment| segment.clone().with_doc_base(0)).collect()
+        } else if given.indexes.is_empty() {
+            number_on(given.segments.clone())?
+        } else if given.is_one_index() {
+            given.segments.clone()
+        } else {
+            return Err(Fail::message(
+                "--offset: an index numbers its docs by itself: search it alone",
+            ));
+        };
         let set = SegmentSet::new(segments)?;
         let mut found = set.in_set::<&[u8]>(&[])?;
         self.keys.batches(&set, usize::MAX, |keys| {

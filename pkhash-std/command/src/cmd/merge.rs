@@ -2,11 +2,12 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use pkhash_std::{
     CompanionOptions, DELETED, DocMap, KeyHasher, LiveDocs, MergeInput, MergeOptions, OrderedTerms,
-    Publication, TableFile, ValueKind, build_companion, merge, merge_companions, open_tables,
+    Publication, TableFile, ValueKind, build_companion, merge, merge_companions,
 };
 
 use super::build::{
@@ -19,7 +20,7 @@ use crate::live_docs::{LiveDocsArgs, check_density, docs_of, parse_doc};
 use crate::output::{companion_before, note_stale_companion};
 use crate::per_table::PerTable;
 use crate::stdout::check_stdout;
-use crate::tables::has_folder;
+use crate::tables::Given;
 use crate::ui;
 
 /// Merge tables into one. The inputs stay as they are; the output may replace one of them.
@@ -91,9 +92,11 @@ impl Args {
         let cancel = ui::Cancel::new()?;
         check_temp_dir(self.temp_dir.as_deref())?;
         check_ordered(self.ordered, &self.output)?;
-        let folder = has_folder(&self.tables)?;
-        let tables: Vec<TableFile> =
-            cancel.at_once(|| open_tables(&self.tables, |path| self.open.open(path)))?;
+        let given = cancel.at_once(|| Given::open(&self.tables, self.open))?;
+        let given = self.live.apply(given)?;
+        let (folder, tables) = (given.folder, given.tables());
+        let live: Vec<Option<&LiveDocs>> =
+            given.segments.iter().map(|segment| segment.live_docs().map(|live| &**live)).collect();
         self.tables = tables.iter().map(|table| table.name().to_owned()).collect();
         // A companion that is missing, or of no use, is not needed: then the keys are sorted anew.
         let terms: Option<Vec<OrderedTerms>> = self
@@ -104,7 +107,7 @@ impl Args {
             .flatten();
         let inputs: Vec<MergeInput<'_>> = tables
             .iter()
-            .zip(self.doc_maps(&tables, folder)?)
+            .zip(self.doc_maps(&tables, &live, folder)?)
             .map(|(table, docs)| MergeInput::new(table).docs(docs))
             .collect();
         let maps = self.maps_to_write(&tables, &inputs, folder)?;
@@ -175,9 +178,20 @@ impl Args {
         }
     }
 
-    fn doc_maps(&self, tables: &[TableFile], folder: bool) -> Result<Vec<DocMap>> {
-        if self.live.given() {
-            return self.live_maps(tables, folder);
+    fn doc_maps(
+        &self,
+        tables: &[Arc<TableFile>],
+        live: &[Option<&LiveDocs>],
+        folder: bool,
+    ) -> Result<Vec<DocMap>> {
+        if let Some(first) = live.iter().position(Option::is_some) {
+            if !self.doc_map.is_empty() {
+                let path = tables[first].name().display();
+                return Err(Fail::message(format_args!(
+                    "{path}: --doc-map: docs are deleted in this index: expected no doc maps"
+                )));
+            }
+            return self.live_maps(tables, live);
         }
         if self.offset {
             let mut base = Some(0u64);
@@ -204,7 +218,7 @@ impl Args {
             return Ok(vec![DocMap::Keep; tables.len()]);
         }
         let option = PerTable { option: "--doc-map", given: &self.doc_map, folder };
-        let read = |(file, table): (Option<PathBuf>, &TableFile)| {
+        let read = |(file, table): (Option<PathBuf>, &Arc<TableFile>)| {
             // A table that was added since would keep IDs that others get.
             let file = file.ok_or_else(|| {
                 let table = table.name().display();
@@ -216,31 +230,35 @@ impl Args {
     }
 
     /// The maps that drop deleted docs.
-    fn live_maps(&self, tables: &[TableFile], folder: bool) -> Result<Vec<DocMap>> {
+    fn live_maps(
+        &self,
+        tables: &[Arc<TableFile>],
+        live: &[Option<&LiveDocs>],
+    ) -> Result<Vec<DocMap>> {
         let mut base = 0;
-        let mut map = |(live, table): (Option<LiveDocs>, &TableFile)| {
+        let mut map = |(live, table): (&Option<&LiveDocs>, &Arc<TableFile>)| {
             if self.offset {
-                let docs = live.as_ref().map_or_else(|| docs_of(table), |live| Ok(live.docs()))?;
+                let docs = live.map_or_else(|| docs_of(table), |live| Ok(live.docs()))?;
                 let map;
-                (map, base) = DocMap::compacting(live.as_ref(), docs, base).map_err(|error| {
+                (map, base) = DocMap::compacting(*live, docs, base).map_err(|error| {
                     let path = table.name().display();
                     Fail::message(format_args!("{path}: --offset: {error}"))
                 })?;
                 return Ok(map);
             }
-            let keep = |live: LiveDocs| {
+            let keep = |live: &LiveDocs| {
                 let keep = |doc| if live.is_live(doc) { doc } else { DELETED };
                 DocMap::Map((0..live.docs()).map(keep).collect())
             };
             Ok(live.map_or(DocMap::Keep, keep))
         };
-        self.live.read(tables, folder)?.into_iter().zip(tables).map(&mut map).collect()
+        live.iter().zip(tables).map(&mut map).collect()
     }
 
     /// What doc maps are to be written, checked before all the work.
     fn maps_to_write<'a>(
         &self,
-        tables: &[TableFile],
+        tables: &[Arc<TableFile>],
         inputs: &'a [MergeInput<'_>],
         folder: bool,
     ) -> Result<Vec<MapToWrite<'a>>> {
@@ -304,8 +322,8 @@ fn write_doc_maps(maps: &[MapToWrite<'_>], cancel: &ui::Cancel) -> Result<Vec<Pu
 }
 
 /// Says so if keys are hashed anew, since that is slower.
-fn note_seeds(tables: &[TableFile], seed: Option<u64>) {
-    let seed_of = |table: &TableFile| table.footer().hasher().seed();
+fn note_seeds(tables: &[Arc<TableFile>], seed: Option<u64>) {
+    let seed_of = |table: &Arc<TableFile>| table.footer().hasher().seed();
     let Some(seed) = seed.or(tables.first().map(seed_of)) else { return };
     let mut others = tables.iter().filter(|table| seed_of(table) != seed);
     let Some(first) = others.next() else { return };
@@ -321,7 +339,7 @@ fn note_seeds(tables: &[TableFile], seed: Option<u64>) {
 }
 
 /// Says so if tables whose docs keep their IDs seem to have docs in common.
-fn note_shared_docs(tables: &[TableFile]) {
+fn note_shared_docs(tables: &[Arc<TableFile>]) {
     let mut ranges: Vec<_> =
         tables.iter().filter_map(|table| Some((docs_about(table)?, table.name()))).collect();
     ranges.sort();

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::fail::{Outcome, Plain, Result};
 use crate::output::{Name, Output};
-use crate::tables::has_folder;
+use crate::tables::{has_folder, tables_of};
 use crate::ui::{self, OpenArgs};
 
 /// Show the facts of tables: layout, sizes, load, what a lookup reads, the filter's measured rate, the
@@ -130,12 +130,13 @@ impl Args {
     pub(crate) fn run(self) -> Result<Outcome> {
         let mut out = Output::new();
         let print = if self.json { print_json } else { print };
-        if has_folder(&self.tables)? {
-            for table in visit_tables(&self.tables, |path| self.measure(path))? {
+        let (tables, _snapshots) = tables_of(&self.tables, self.open)?;
+        if has_folder(&tables)? {
+            for table in visit_tables(&tables, |path| self.measure(path))? {
                 print(&table, &mut out)?;
             }
         } else {
-            for path in &self.tables {
+            for path in &tables {
                 print(&self.measure(path)?, &mut out)?;
             }
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::fail::{Fail, Outcome, Result, complain, note};
 use crate::output::{Name, Output};
-use crate::tables::has_folder;
+use crate::tables::{has_folder, tables_of};
 use crate::ui::{self, OpenArgs};
 
 /// Read tables whole and check everything: checksums, the place of every key, all counts. So are the
@@ -28,6 +28,8 @@ pub(crate) struct Args {
 /// What is wrong.
 enum Fault {
     Table(Fail),
+    /// A folder's manifest, or a file that it names.
+    Index(Fail),
     /// The table, of so many keys, is sound.
     Companion(Fail, u64),
     /// So is the companion, but it is that of another table.
@@ -39,6 +41,7 @@ impl Fault {
     const fn name(&self) -> &'static str {
         match self {
             Self::Table(_) => "table",
+            Self::Index(_) => "index",
             Self::Companion(..) => "companion",
             Self::OfAnother(..) => "companion of another table",
         }
@@ -49,14 +52,28 @@ impl Args {
     pub(crate) fn run(self) -> Result<Outcome> {
         self.note_stale();
         let mut report = Report { json: self.json, out: Output::new(), all: 0, counts: [0; 3] };
-        if has_folder(&self.tables)? {
+        let (mut tables, mut snapshots) = (Vec::new(), Vec::new());
+        for path in &self.tables {
+            match tables_of(std::slice::from_ref(path), self.open) {
+                Ok((more, pins)) => {
+                    tables.extend(more);
+                    snapshots.extend(pins);
+                }
+                Err(fail) => {
+                    report.add(path, Err(Fault::Index(fail)))?;
+                    // Which tables are sound is worth knowing all the same.
+                    tables.push(path.clone());
+                }
+            }
+        }
+        if has_folder(&tables)? {
             // A fault counts only if its table has not been replaced or removed meanwhile.
             let check = |path: &Path| Ok::<_, Fail>((path.to_owned(), self.check(path)));
-            for (path, checked) in visit_tables(&self.tables, check)? {
+            for (path, checked) in visit_tables(&tables, check)? {
                 report.add(&path, checked)?;
             }
         } else {
-            for path in &self.tables {
+            for path in &tables {
                 report.add(path, self.check(path))?;
             }
         }
@@ -131,7 +148,7 @@ impl Report {
         };
         let kind = fault.name();
         let (which, fail, keys) = match fault {
-            Fault::Table(fail) => (0, fail, None),
+            Fault::Table(fail) | Fault::Index(fail) => (0, fail, None),
             Fault::Companion(fail, keys) => (1, fail, Some(keys)),
             Fault::OfAnother(fail, keys) => (2, fail, Some(keys)),
         };

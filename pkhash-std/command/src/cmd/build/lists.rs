@@ -2,7 +2,7 @@
 
 use pkhash_std::TableWriter;
 
-use super::{Args, hint_at_policy, parse_value};
+use super::{BuildArgs, hint_at_policy, parse_value};
 use crate::fail::{Fail, Result};
 use crate::input::{Input, Records};
 use crate::output::{HEX_MARK, Hint};
@@ -39,7 +39,7 @@ impl Seen {
     }
 }
 
-impl Args {
+impl BuildArgs {
     /// Adds one key; a set has no values.
     fn add(&self, writer: &mut TableWriter, key: &[u8], value: u64) -> pkhash_std::Result<()> {
         if self.set { writer.add_bytes(key, &[]) } else { writer.add(key, value) }

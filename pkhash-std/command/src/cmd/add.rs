@@ -1,0 +1,90 @@
+//! `pkhash add`
+
+use std::path::PathBuf;
+
+use pkhash_std::Index;
+use serde_json::json;
+
+use super::build::BuildArgs;
+use crate::fail::{Outcome, Result};
+use crate::output::Output;
+use crate::ui;
+
+/// Build a table as `build` does, and add it to an index: a folder with a manifest, which all commands search as
+/// one set, the newest table first.
+///
+/// A folder that is no index becomes one; tables in it are its first segments. Readers see the new table when all is
+/// done, or nothing. One process at a time may change an index.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The folder. It is created if it is not there.
+    folder: PathBuf,
+    #[command(flatten)]
+    build: BuildArgs,
+    /// INPUT is a table, which is linked or copied into the folder.
+    #[arg(long, help_heading = "Input", conflicts_with_all = ["pairs", "csv", "skip_empty", "ordered"])]
+    table: bool,
+    /// Delete the docs that the keys had before. Without it a key is found in the newest table that has it,
+    /// and the older docs stay.
+    #[arg(long)]
+    replace: bool,
+    /// The values are no doc IDs: these keys cannot be deleted.
+    #[arg(long, conflicts_with = "replace")]
+    values: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let cancel = ui::Cancel::new()?;
+        let index = ui::create_index(&self.folder)?;
+        let mut writer = index.writer()?;
+        let (path, made) = if self.table {
+            (self.build.input().to_owned(), None)
+        } else {
+            let path = writer.new_table_path();
+            let made = self.build.run(&path, &cancel)?;
+            (path, Some(made))
+        };
+        let deleted = if self.replace {
+            Some(writer.replace(&path)?)
+        } else if self.values {
+            writer.add_values(&path).map(|()| None)?
+        } else {
+            writer.add(&path).map(|()| None)?
+        };
+        cancel.check()?;
+        writer.commit()?;
+        if let Some(made) = made {
+            let name = path.file_name().unwrap_or_default();
+            made.report(&self.folder.join(name), self.build.json())?;
+        }
+        report(&index, deleted, self.build.json())?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// What `add` and `delete` say of the index at the end.
+pub(super) fn report(index: &Index, deleted: Option<u64>, json: bool) -> Result<()> {
+    index.refresh()?;
+    let snapshot = index.snapshot();
+    let mut out = Output::new();
+    let (segments, keys) = (snapshot.set().len(), snapshot.set().keys());
+    if json {
+        out.line(json!({
+            "index": index.folder().display().to_string(),
+            "snapshot": snapshot.number(),
+            "tables": segments,
+            "keys": keys,
+            "deleted": deleted,
+        }))?;
+    } else {
+        let folder = index.folder().display();
+        let deleted =
+            deleted.map(|deleted| format!(", {deleted} docs deleted")).unwrap_or_default();
+        let number = snapshot.number();
+        out.line(format_args!(
+            "{folder}: snapshot {number}, {segments} tables, {keys} keys{deleted}"
+        ))?;
+    }
+    out.flush()
+}
