@@ -53,38 +53,42 @@ impl Args {
             writer.add(&path).map(|()| None)?
         };
         cancel.check()?;
-        writer.commit()?;
+        let committed = writer.commit()?;
         if let Some(made) = made {
             let name = path.file_name().unwrap_or_default();
             made.report(&self.folder.join(name), self.build.json())?;
         }
-        report(&index, deleted, self.build.json())?;
+        report(&index, committed, deleted, self.build.json())?;
         Ok(Outcome::Done)
     }
 }
 
 /// What `add` and `delete` say of the index at the end.
-pub(super) fn report(index: &Index, deleted: Option<u64>, json: bool) -> Result<()> {
-    index.refresh()?;
+pub(super) fn report(
+    index: &Index,
+    committed: u64,
+    deleted: Option<u64>,
+    json: bool,
+) -> Result<()> {
     let snapshot = index.snapshot();
+    let folder = index.folder().display();
     let mut out = Output::new();
-    let (segments, keys) = (snapshot.set().len(), snapshot.set().keys());
+    // The commit is done, and if the folder could not be read after it, that is for the next command to say.
+    let known =
+        (snapshot.number() == committed).then(|| (snapshot.set().len(), snapshot.set().keys()));
     if json {
         out.line(json!({
-            "index": index.folder().display().to_string(),
-            "snapshot": snapshot.number(),
-            "tables": segments,
-            "keys": keys,
+            "index": folder.to_string(),
+            "snapshot": committed,
+            "tables": known.map(|(tables, _)| tables),
+            "keys": known.map(|(_, keys)| keys),
             "deleted": deleted,
         }))?;
     } else {
-        let folder = index.folder().display();
-        let deleted =
-            deleted.map(|deleted| format!(", {deleted} docs deleted")).unwrap_or_default();
-        let number = snapshot.number();
-        out.line(format_args!(
-            "{folder}: snapshot {number}, {segments} tables, {keys} keys{deleted}"
-        ))?;
+        let known = known.map(|(tables, keys)| format!(", {tables} tables, {keys} keys"));
+        let deleted = deleted.map(|deleted| format!(", {deleted} docs deleted"));
+        let (known, deleted) = (known.unwrap_or_default(), deleted.unwrap_or_default());
+        out.line(format_args!("{folder}: snapshot {committed}{known}{deleted}"))?;
     }
     out.flush()
 }

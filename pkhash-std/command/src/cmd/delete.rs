@@ -36,8 +36,8 @@ impl Args {
             })
         })?;
         cancel.check()?;
-        writer.commit()?;
-        report(&index, Some(deleted), self.json)?;
+        let committed = writer.commit()?;
+        report(&index, committed, Some(deleted), self.json)?;
         Ok(Outcome::Done)
     }
 }

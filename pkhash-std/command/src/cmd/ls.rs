@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
 use crate::fail::{Outcome, Result};
@@ -26,10 +25,7 @@ impl Args {
         let index = ui::open_index(&self.folder)?;
         let snapshot = index.snapshot();
         let mut out = Output::new();
-        let (mut bytes, mut deleted) = (0, 0);
         for segment in snapshot.segments() {
-            bytes += segment.bytes;
-            deleted += u64::from(segment.deleted);
             if self.json {
                 out.line(json!({
                     "table": segment.name,
@@ -49,17 +45,6 @@ impl Args {
             ))?;
         }
         out.flush()?;
-        if !self.json {
-            let set = snapshot.set();
-            eprintln!(
-                "snapshot {}: {} tables, {} keys, {} docs deleted, {}",
-                snapshot.number(),
-                set.len(),
-                HumanCount(set.keys()),
-                HumanCount(deleted),
-                HumanBytes(bytes)
-            );
-        }
         Ok(Outcome::Done)
     }
 }
