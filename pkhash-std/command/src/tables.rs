@@ -121,7 +121,7 @@ impl TablesArgs {
 }
 
 /// What cannot be looked at cannot be opened either; what is not there is for whoever opens it to say.
-fn is_folder(path: &Path) -> Result<bool> {
+pub(crate) fn is_folder(path: &Path) -> Result<bool> {
     match path.metadata() {
         Ok(meta) => Ok(meta.is_dir()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

@@ -14,6 +14,7 @@ use pkhash_std::{
 use crate::fail::{Fail, Result};
 use crate::map;
 pub(crate) use crate::signals::Cancel;
+use crate::tables::is_folder;
 
 /// A bar on standard error, if that is a terminal: `what`, a bar, a share, the time left.
 pub(crate) fn bar(what: &'static str, all: u64) -> ProgressBar {
@@ -114,7 +115,7 @@ impl OpenArgs {
 
     /// Opens a folder that is an index. `None`: it has no manifest, or is no folder.
     pub(crate) fn index(self, path: &Path) -> Result<Option<Index>> {
-        if !path.is_dir() {
+        if !is_folder(path)? {
             return Ok(None);
         }
         let options = self.options()?;

@@ -49,7 +49,7 @@ impl SegmentSet {
         if self.is_empty() {
             return Ok(0);
         }
-        if self.inner.mapped.is_some() && keys.len() < self.len() / SEGMENTS_FOR_A_KEY {
+        if !self.inner.maps.is_empty() && keys.len() < self.len() / SEGMENTS_FOR_A_KEY {
             return self.one_by_one(keys, out);
         }
         let mut pending = Pending::new(&self.inner, keys.len().min(CHUNK));
@@ -163,7 +163,7 @@ impl<'k, 'a> Pending<'k, 'a> {
             numbers: Vec::with_capacity(most),
             hashes: inner.hashers.iter().map(|_| Hashes::default()).collect(),
             values: vec![None; most],
-            asks: vec![Ask::default(); if inner.mapped.is_some() { most } else { 0 }],
+            asks: vec![Ask::default(); if inner.maps.is_empty() { 0 } else { most }],
             asker: Asker::new(inner),
         }
     }
@@ -181,14 +181,16 @@ impl<'k, 'a> Pending<'k, 'a> {
     fn ask_all<A: SetAnswer<'a>>(&mut self, out: &mut Out<'_, 'a, A>) -> Result<usize> {
         let (inner, mut found) = (self.inner, 0);
         for (i, run) in inner.runs.iter().enumerate() {
-            match (run, &inner.mapped) {
-                (Run::Mapped(run), Some(mapped)) if !self.keys.is_empty() => {
-                    found += self.ask_mapped(mapped, run, out)?;
+            match run {
+                // All have their answers.
+                Run::Mapped(..) if self.keys.is_empty() => {}
+                Run::Mapped(map, run) => {
+                    found += self.ask_mapped(&inner.maps[*map], run, out)?;
                     if i + 1 < inner.runs.len() {
                         self.keep(|pending, i| pending.numbers[i] != ANSWERED);
                     }
                 }
-                (Run::Mapped(run) | Run::Each(run), _) => {
+                Run::Each(run) => {
                     for number in run.clone() {
                         if self.keys.is_empty() {
                             break;

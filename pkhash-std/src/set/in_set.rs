@@ -153,9 +153,11 @@ impl<'a> Query<'a> {
     fn ask(&mut self, keys: &[&[u8]], hashes: &mut [Hashes]) -> Result<()> {
         let inner = self.inner;
         for run in &inner.runs {
-            match (run, &inner.mapped) {
-                (Run::Mapped(run), Some(mapped)) => self.ask_mapped(mapped, run, keys, hashes)?,
-                (Run::Mapped(run) | Run::Each(run), _) => {
+            match run {
+                Run::Mapped(map, run) => {
+                    self.ask_mapped(&inner.maps[*map], run, keys, hashes)?;
+                }
+                Run::Each(run) => {
                     for number in run.clone() {
                         self.ask_one(number, keys, hashes)?;
                     }

@@ -52,6 +52,8 @@ pkhash_core::setters!(SegmentMapOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentMapInfo {
+    /// Maps that it is made of: one, or a few, each several times as large as the one before.
+    pub maps: usize,
     /// Bytes of memory, shared by all snapshots that have the map.
     pub bytes: usize,
     /// Entries: the keys of all segments that there were when it was built.
@@ -91,12 +93,67 @@ const GONE: u32 = u32::MAX;
 pub(super) enum Run {
     /// Asked one by one.
     Each(Range<u32>),
-    /// In the map.
-    Mapped(Range<u32>),
+    /// In the map of this number.
+    Mapped(usize, Range<u32>),
+}
+
+/// For each segment of a snapshot, which of its maps has it.
+fn owners(maps: &[Mapped], segments: usize) -> Vec<Option<usize>> {
+    let mut owners = vec![None; segments];
+    for (map, mapped) in maps.iter().enumerate() {
+        for number in &mapped.numbers {
+            // `GONE` is none of them.
+            if let Some(owner) = owners.get_mut(*number as usize) {
+                *owner = Some(map);
+            }
+        }
+    }
+    owners
+}
+
+/// The runs of a snapshot of so many segments.
+pub(super) fn runs(maps: &[Mapped], segments: usize) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut next = 0;
+    for run in owners(maps, segments).chunk_by(|a, b| a == b) {
+        let numbers = next..next + run.len() as u32;
+        next = numbers.end;
+        runs.push(match run[0] {
+            None => Run::Each(numbers),
+            Some(map) => Run::Mapped(map, numbers),
+        });
+    }
+    runs
+}
+
+/// A map with at most so many times the entries of those that are newer is folded together with them. The others then
+/// grow by this factor at least from one to the next, so there are few.
+const FOLD: u64 = 2;
+
+/// How many of the newest segments one new map should have, so that every segment is in one. `None`: all are, and no map
+/// is worth while to make anew.
+pub(super) fn to_map(maps: &[Mapped], segments: &[Segment]) -> Option<usize> {
+    let owners = owners(maps, segments.len());
+    let is_stale = |map: &Mapped| {
+        let stale = map.stale();
+        stale > map.entries() - stale
+    };
+    let last = owners.iter().rposition(|owner| owner.is_none_or(|map| is_stale(&maps[map])))?;
+    let keys = |segments: &[Segment]| -> u64 {
+        segments.iter().map(|segment| segment.table().footer().keys()).sum()
+    };
+    let mut end = last + 1;
+    // All of what comes next is mapped.
+    while let Some(Some(next)) = owners.get(end)
+        && maps[*next].entries() <= FOLD.saturating_mul(keys(&segments[..end]))
+    {
+        end = owners.iter().rposition(|owner| *owner == Some(*next)).map_or(end, |at| at + 1);
+    }
+    Some(end)
 }
 
 impl Mapped {
-    /// Builds the map of these segments.
+    /// Builds the map of these segments, the newest of a snapshot.
     pub(super) fn build(
         segments: &[Segment],
         hasher: KeyHasher,
@@ -139,46 +196,50 @@ impl Mapped {
         &self.numbers
     }
 
-    /// The runs of this snapshot, which has so many segments.
-    pub(super) fn runs(&self, segments: usize) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let mut next = 0;
-        for number in self.numbers.iter().copied().filter(|number| *number != GONE) {
-            if next < number {
-                runs.push(Run::Each(next..number));
-            }
-            next = number + 1;
-            match runs.last_mut() {
-                Some(Run::Mapped(run)) => run.end = next,
-                _ => runs.push(Run::Mapped(number..next)),
-            }
-        }
-        if (next as usize) < segments {
-            runs.push(Run::Each(next..segments as u32));
-        }
-        runs
-    }
-
     pub(super) fn map(&self) -> SegmentMap<'_> {
         let Memory { plan, parts, lines, .. } = &*self.memory;
         let (lines, _) = lines.bytes().as_chunks();
         SegmentMap::new(plan, parts, lines).expect("as many parts as were planned")
     }
 
-    pub(super) fn info(&self, segments: usize) -> SegmentMapInfo {
-        let Memory { parts, lines, keys, .. } = &*self.memory;
+    /// Without the first `n` segments of the snapshot, which another map has. `None`: it has no other.
+    pub(super) fn behind(&self, n: usize) -> Option<Self> {
+        let numbers = self.numbers.iter();
+        let numbers: Vec<u32> =
+            numbers.map(|number| if (*number as usize) < n { GONE } else { *number }).collect();
+        let some = numbers.iter().any(|number| *number != GONE);
+        some.then(|| Self { memory: Arc::clone(&self.memory), numbers })
+    }
+
+    /// Keys of all segments that there were when it was built.
+    fn entries(&self) -> u64 {
+        self.memory.keys.iter().sum()
+    }
+
+    /// Those of segments that the snapshot does not have, or has in another map.
+    fn stale(&self) -> u64 {
         let gone = |(keys, number): (&u64, &u32)| if *number == GONE { *keys } else { 0 };
-        let mapped = self.numbers.iter().filter(|number| **number != GONE).count();
-        SegmentMapInfo {
-            bytes: lines.bytes().len()
+        self.memory.keys.iter().zip(&self.numbers).map(gone).sum()
+    }
+
+    /// The facts of all maps of a snapshot.
+    pub(super) fn info(maps: &[Self], segments: usize) -> Option<SegmentMapInfo> {
+        let bytes = |mapped: &Self| {
+            let Memory { parts, lines, keys, .. } = &*mapped.memory;
+            lines.bytes().len()
                 + size_of_val(parts.as_slice())
                 + size_of_val(keys.as_slice())
-                + size_of_val(self.numbers.as_slice()),
-            entries: keys.iter().sum(),
-            stale: keys.iter().zip(&self.numbers).map(gone).sum(),
+                + size_of_val(mapped.numbers.as_slice())
+        };
+        let mapped = owners(maps, segments).iter().flatten().count();
+        (!maps.is_empty()).then(|| SegmentMapInfo {
+            maps: maps.len(),
+            bytes: maps.iter().map(bytes).sum(),
+            entries: maps.iter().map(Self::entries).sum(),
+            stale: maps.iter().map(Self::stale).sum(),
             mapped,
             unmapped: segments - mapped,
-        }
+        })
     }
 
     /// The map's segments of `run` that may have a key of this hash.

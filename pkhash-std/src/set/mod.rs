@@ -21,7 +21,7 @@ use crate::table_file::OpenOptions;
 
 pub use answers::SetAnswer;
 pub use in_set::{DocIds, InSet};
-use map::{Mapped, Numbers, Run, is_uniform};
+use map::{Mapped, Numbers, Run, is_uniform, runs, to_map};
 pub use map::{SegmentMapInfo, SegmentMapOptions};
 pub use policy::{SegmentInfo, TieredPolicy};
 pub use segment::{Hit, LiveDocs, Segment};
@@ -71,8 +71,8 @@ struct Inner {
     hashers: Vec<KeyHasher>,
     /// For each segment, which of the hashers is its.
     hasher_of: Vec<u32>,
-    /// The segment map, whose hasher is the first then.
-    mapped: Option<Mapped>,
+    /// The segment map: a map, or several, each for segments of its own. Their hasher is the first then.
+    maps: Vec<Mapped>,
     /// In which way segments are asked, the newest first.
     runs: Vec<Run>,
     /// Whether all segments can be asked in one staged batch, with hashes of the first hasher.
@@ -85,19 +85,19 @@ impl SegmentSet {
     /// # Errors
     /// [`Error::TooManySegments`] for more than [`MAX_SEGMENTS`].
     pub fn new(segments: impl Into<Vec<Segment>>) -> Result<Self> {
-        Self::with_mapped(segments.into(), None)
+        Self::with_maps(segments.into(), Vec::new())
     }
 
-    /// A set of these segments and the map of some of them.
-    fn with_mapped(segments: Vec<Segment>, mapped: Option<Mapped>) -> Result<Self> {
+    /// A set of these segments and the maps of some of them.
+    fn with_maps(segments: Vec<Segment>, maps: Vec<Mapped>) -> Result<Self> {
         if segments.len() > MAX_SEGMENTS {
             return Err(Error::TooManySegments { expected: MAX_SEGMENTS, found: segments.len() });
         }
-        Ok(Self::assemble(segments, mapped))
+        Ok(Self::assemble(segments, maps))
     }
 
-    fn assemble(segments: Vec<Segment>, mapped: Option<Mapped>) -> Self {
-        let mut hashers: Vec<KeyHasher> = mapped.iter().map(Mapped::hasher).collect();
+    fn assemble(segments: Vec<Segment>, maps: Vec<Mapped>) -> Self {
+        let mut hashers: Vec<KeyHasher> = maps.first().map(Mapped::hasher).into_iter().collect();
         let hasher_of = segments
             .iter()
             .map(|segment| {
@@ -109,19 +109,16 @@ impl SegmentSet {
                 }) as u32
             })
             .collect();
-        let runs = match &mapped {
-            Some(mapped) => mapped.runs(segments.len()),
-            None => vec![Run::Each(0..segments.len() as u32)],
-        };
-        let uniform = mapped.is_some() && is_uniform(&segments, hashers[0]);
-        Self { inner: Arc::new(Inner { segments, hashers, hasher_of, mapped, runs, uniform }) }
+        let runs = runs(&maps, segments.len());
+        let uniform = !maps.is_empty() && is_uniform(&segments, hashers[0]);
+        Self { inner: Arc::new(Inner { segments, hashers, hasher_of, maps, runs, uniform }) }
     }
 
     /// A set of these segments, and of the map of this one what is left of it. `origins`: the number that
     /// each of them has here, if any.
     fn next(&self, segments: Vec<Segment>, origins: &[Option<u32>]) -> Result<Self> {
-        let mapped = self.inner.mapped.as_ref().and_then(|mapped| mapped.carry(origins));
-        Self::with_mapped(segments, mapped)
+        let maps = self.inner.maps.iter().filter_map(|mapped| mapped.carry(origins)).collect();
+        Self::with_maps(segments, maps)
     }
 
     /// The same snapshot with a segment map of all its segments, for which it reads all keys: about 3.8
@@ -129,8 +126,8 @@ impl SegmentSet {
     /// the key, and hardly ever another one.
     ///
     /// Snapshots that are made of this one share the map. Segments that are newer than it are asked one by
-    /// one, which a filter makes quick: build another map from time to time. [`segment_map`](Self::segment_map) tells how
-    /// much of it is still of use.
+    /// one until [`with_more_segment_map`](Self::with_more_segment_map) takes them up.
+    /// [`segment_map`](Self::segment_map) tells how much of it is still of use.
     ///
     /// ```
     /// # use pkhash_std::{SegmentMapOptions, SegmentSet, WriterOptions, build_slice};
@@ -152,19 +149,35 @@ impl SegmentSet {
         let Some(hasher) = self.inner.commonest_hasher() else { return Ok(self.clone()) };
         let segments = self.inner.segments.clone();
         let mapped = Mapped::build(&segments, hasher, options)?;
-        Self::with_mapped(segments, Some(mapped))
+        Self::with_maps(segments, vec![mapped])
+    }
+
+    /// The same snapshot with a segment map that has all of its segments: what this one's map lacks is read and put
+    /// into a small map beside it. Small maps are folded together, so that a set has a handful of them,
+    /// and a key is read again about as often as the set doubles. Without a map it is
+    /// [`with_segment_map`](Self::with_segment_map).
+    ///
+    /// # Errors
+    /// As [`with_segment_map`](Self::with_segment_map).
+    pub fn with_more_segment_map(&self, options: &SegmentMapOptions) -> Result<Self> {
+        let Inner { segments, maps, .. } = &*self.inner;
+        let Some(first) = maps.first() else { return self.with_segment_map(options) };
+        let Some(n) = to_map(maps, segments) else { return Ok(self.clone()) };
+        let mapped = Mapped::build(&segments[..n], first.hasher(), options)?;
+        let older = maps.iter().filter_map(|mapped| mapped.behind(n));
+        Self::with_maps(segments.clone(), std::iter::once(mapped).chain(older).collect())
     }
 
     /// The same snapshot without a segment map.
     #[must_use]
     pub fn without_segment_map(&self) -> Self {
-        Self::assemble(self.inner.segments.clone(), None)
+        Self::assemble(self.inner.segments.clone(), Vec::new())
     }
 
     /// The facts of the segment map, if there is one.
     #[must_use]
     pub fn segment_map(&self) -> Option<SegmentMapInfo> {
-        self.inner.mapped.as_ref().map(|mapped| mapped.info(self.len()))
+        Mapped::info(&self.inner.maps, self.len())
     }
 
     /// Opens tables into memory, the newest first; all docs live, doc bases 0.
@@ -235,7 +248,7 @@ impl SegmentSet {
     /// [`Error::Table`] if a table is damaged and the damage was noticed.
     pub fn get(&self, key: &[u8]) -> Result<Option<Hit<'_>>> {
         let inner = &*self.inner;
-        if let (Some(mapped), [Run::Mapped(run)]) = (&inner.mapped, inner.runs.as_slice()) {
+        if let ([mapped], [Run::Mapped(_, run)]) = (&*inner.maps, &*inner.runs) {
             return inner.get_mapped(mapped, run, key);
         }
         inner.candidates(key).find_map(|candidate| candidate.ask(key).transpose()).transpose()
@@ -291,7 +304,7 @@ impl SegmentSet {
             .ok_or(Error::NoSuchSegment { expected: found, found: segment })?;
         *changed = changed.clone().with_live_docs(live);
         // The tables are the same, and so is their map.
-        Self::with_mapped(segments, self.inner.mapped.clone())
+        Self::with_maps(segments, self.inner.maps.clone())
     }
 
     /// A new snapshot in which the segments of `inputs`, which need not be of this very snapshot, gave way to
@@ -443,11 +456,12 @@ impl<'s> Iterator for Candidates<'s, '_> {
 
 impl Candidates<'_, '_> {
     fn begin(&self, run: &Run) -> Asked {
-        match (run, &self.inner.mapped) {
-            (Run::Mapped(run), Some(mapped)) => {
+        match run {
+            Run::Mapped(map, run) => {
+                let mapped = &self.inner.maps[*map];
                 Asked::Mapped(mapped.candidates(self.inner.kernel(), self.first, run))
             }
-            (Run::Mapped(run) | Run::Each(run), _) => Asked::Each(run.clone()),
+            Run::Each(run) => Asked::Each(run.clone()),
         }
     }
 

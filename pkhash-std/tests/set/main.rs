@@ -227,8 +227,9 @@ fn some_step(pool: &[Vec<u8>], segments: usize, versions: bool, rng: &mut Rng) -
     }
 }
 
-/// The same set with a segment map of all its segments, and with one of some of them, wherever they are.
-fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 2] {
+/// The same set with a segment map of all its segments, with one of some of them, wherever they are, and with one that
+/// has grown: of several maps, and from the one before.
+fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 4] {
     let options = SegmentMapOptions::default()
         .threads(1 + rng.below(2))
         .memory([0, 100, usize::MAX][rng.below(3)]);
@@ -259,7 +260,22 @@ fn mapped(set: &SegmentSet, rng: &mut Rng) -> [SegmentSet; 2] {
     // A map of nothing is no map.
     let expected = (gone < n).then_some((n - gone, gone, gone as u64));
     assert_eq!(some.segment_map().map(|map| (map.mapped, map.unmapped, map.stale)), expected);
-    [all, some]
+    let whole = some.with_more_segment_map(&options).unwrap();
+    let complete = |set: &SegmentSet| {
+        let info = set.segment_map();
+        assert_eq!(info.map_or(n, |map| map.mapped), n);
+        assert_eq!(info.map_or(0, |map| map.entries - map.stale), set.keys());
+    };
+    complete(&whole);
+    let mut grown = SegmentSet::default();
+    while grown.len() < n {
+        let more = (1 + rng.below(1 + n / 3)).min(n - grown.len());
+        let from = n - grown.len() - more;
+        let added = set.segments()[from..from + more].to_vec();
+        grown = grown.with(added, &[]).unwrap().with_more_segment_map(&options).unwrap();
+    }
+    complete(&grown);
+    [all, some, whole, grown]
 }
 
 /// A damaged table is an error that names it: of the map, and of batches over many tables.

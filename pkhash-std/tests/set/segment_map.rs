@@ -144,6 +144,46 @@ fn a_segment_map_goes_from_snapshot_to_snapshot() {
     check(&set, &[2, 3, 4]);
 }
 
+/// Each new segment is taken up by a small map, and there are never many of them, nor is much read again.
+#[test]
+fn a_segment_map_grows_with_its_set() {
+    let read = Arc::new(AtomicU64::new(0));
+    let options = || {
+        let (read, last) = (Arc::clone(&read), AtomicU64::new(0));
+        let progress = Progress::default().reported_to(move |done, _| {
+            let last = last.swap(done, Ordering::Relaxed);
+            read.fetch_add(done.saturating_sub(last), Ordering::Relaxed);
+        });
+        SegmentMapOptions::default().threads(1).progress(progress)
+    };
+    let mut set = SegmentSet::default();
+    let (mut most, n, keys) = (0, 81, 10u64);
+    for i in 0..n {
+        let names: Vec<String> = (0..keys).map(|key| format!("{i}-{key}")).collect();
+        let pairs: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), i)).collect();
+        set = set.with([Segment::new(table(&pairs))], &[]).unwrap();
+        set = set.with_more_segment_map(&options()).unwrap();
+        let info = set.segment_map().unwrap();
+        assert_eq!((info.mapped, info.unmapped, info.stale), (i as usize + 1, 0, 0));
+        assert_eq!(info.entries, set.keys());
+        most = most.max(info.maps);
+        assert_eq!(set.get(b"0-3").unwrap().map(Hit::segment), Some(i as usize));
+    }
+    // Each is more than twice as large as all before it.
+    assert!((2..=5).contains(&most), "{most} maps");
+    let (read, all) = (read.load(Ordering::Relaxed), u64::from(n) * keys);
+    assert!(read <= 8 * all, "{read} keys were read of {all}");
+    // What is gone is stale until it is most of its map.
+    let gone: Vec<Segment> = set.segments()[60..].to_vec();
+    let fewer = set.with([], &gone).unwrap();
+    let kept = fewer.with_more_segment_map(&options()).unwrap();
+    assert_eq!(kept.segment_map().unwrap().stale, 210);
+    let gone: Vec<Segment> = set.segments()[10..].to_vec();
+    let few = set.with([], &gone).unwrap().with_more_segment_map(&options()).unwrap();
+    let info = few.segment_map().unwrap();
+    assert_eq!((info.mapped, info.stale), (10, 0), "{info:?}");
+}
+
 /// The map does not depend on threads and memory; it tells of progress, and can be cancelled.
 #[test]
 fn building_a_segment_map() {

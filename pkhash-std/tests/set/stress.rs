@@ -143,7 +143,8 @@ impl Engine {
         self.change(|now| {
             let set = match rng.below(4) {
                 0 => now.set.without_segment_map(),
-                _ => now.set.with_segment_map(&options).unwrap(),
+                1 => now.set.with_segment_map(&options).unwrap(),
+                _ => now.set.with_more_segment_map(&options).unwrap(),
             };
             (set, now.docs.clone())
         });
