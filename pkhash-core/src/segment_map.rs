@@ -5,8 +5,8 @@
 //! ever more than those that have the key. So a key costs one line and one lookup, however many segments
 //! there are.
 //!
-//! It lives in memory only, in the caller's, and is made from the tables whenever that is wanted: no
-//! part of the file format.
+//! It lives in the caller's memory, and is made from the tables whenever that is wanted. pkhash-std also keeps it in
+//! files: FORMAT.md §15.
 //!
 //! # Lines
 //!
@@ -145,6 +145,19 @@ pub struct MapPart {
 }
 
 impl MapPart {
+    /// As a map's file has it (FORMAT.md §15).
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 8] {
+        (self.first as u64 | (self.homes as u64) << 32).to_le_bytes()
+    }
+
+    /// Of the bytes of a file. Whatever they say, a lookup stays among the lines that there are.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        let both = u64::from_le_bytes(bytes);
+        Self { first: both as u32, homes: (both >> 32) as u32 }
+    }
+
     /// The part, beginning with this line of the whole map.
     #[must_use]
     pub const fn moved_to(self, first: u32) -> Self {

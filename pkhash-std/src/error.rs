@@ -180,6 +180,19 @@ pub enum Error {
         /// The value found.
         found: u64,
     },
+    /// A file of a segment map is damaged, or not the one that was committed.
+    SegmentMapFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, in the words of FORMAT.md §15.
+        what: &'static str,
+        /// Where it was seen.
+        offset: u64,
+        /// The value, or the largest or least value, expected there.
+        expected: u64,
+        /// The value found.
+        found: u64,
+    },
     /// A table of an index is not the one that was committed.
     NotCommitted {
         /// The table.
@@ -429,8 +442,13 @@ impl fmt::Display for Error {
                 write!(f, "{}: no index: expected a manifest in this folder", path.display())
             }
             Self::Manifest { path, fault } => write!(f, "{}: {fault}", path.display()),
-            Self::LiveDocsFile { path, what, offset, expected, found } => {
-                write!(f, "{}: live docs: {what} at offset {offset}: ", path.display())?;
+            Self::LiveDocsFile { path, what, offset, expected, found }
+            | Self::SegmentMapFile { path, what, offset, expected, found } => {
+                let kind = match self {
+                    Self::LiveDocsFile { .. } => "live docs",
+                    _ => "segment map",
+                };
+                write!(f, "{}: {kind}: {what} at offset {offset}: ", path.display())?;
                 if what.contains("magic") || what.contains("checksum") {
                     write!(f, "expected {expected:#018x}, found {found:#018x}")
                 } else {

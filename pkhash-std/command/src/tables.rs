@@ -75,6 +75,14 @@ impl Given {
         snapshot.set().len() == self.segments.len()
     }
 
+    /// The set of them all: with its segment map, if it is one index.
+    pub(crate) fn set(self) -> Result<SegmentSet> {
+        match self.snapshots.as_slice() {
+            [snapshot] if self.is_one_index() => Ok(snapshot.set().clone()),
+            _ => Ok(SegmentSet::new(self.segments)?),
+        }
+    }
+
     /// The tables alone.
     pub(crate) fn tables(&self) -> Vec<Arc<TableFile>> {
         self.segments.iter().map(|segment| Arc::clone(segment.table())).collect()
@@ -116,7 +124,7 @@ impl TablesArgs {
 
     /// The set of them all.
     pub(crate) fn set(&self) -> Result<SegmentSet> {
-        Ok(SegmentSet::new(self.open()?.segments)?)
+        self.open()?.set()
     }
 }
 

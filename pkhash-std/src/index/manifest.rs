@@ -21,6 +21,9 @@ const VERSION: u32 = 1;
 /// A manifest of the most segments takes a fifth of that.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Each is more than twice as large as all before it.
+const MAX_MAPS: usize = 64;
+
 /// How often a manifest is looked for that vanishes each time before it can be read.
 const ROUNDS: usize = 1000;
 
@@ -36,6 +39,8 @@ pub(super) struct Manifest {
     pub(super) next_file: u64,
     /// The newest first.
     pub(super) segments: Vec<SegmentEntry>,
+    /// Files of the segment map: which tables each is for, it says itself.
+    pub(super) maps: Vec<FileEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,8 +100,14 @@ const BEFORE_SUM: &str = ",\n  \"checksum\": \"";
 const BEHIND_SUM: &str = "\"\n}\n";
 
 impl Manifest {
-    pub(super) fn new(snapshot: u64, next_file: u64, segments: Vec<SegmentEntry>) -> Self {
-        Self { format: FORMAT.to_owned(), version: VERSION, snapshot, next_file, segments }
+    pub(super) fn new(
+        snapshot: u64,
+        next_file: u64,
+        segments: Vec<SegmentEntry>,
+        maps: Vec<FileEntry>,
+    ) -> Self {
+        let format = FORMAT.to_owned();
+        Self { format, version: VERSION, snapshot, next_file, segments, maps }
     }
 
     /// The text of the file.
@@ -149,18 +160,20 @@ impl Manifest {
             return Err(Fault(format!("segments: expected at most {MAX_SEGMENTS}, found {found}")));
         }
         let mut names = std::collections::HashSet::new();
+        for name in self.files() {
+            if !is_plain(name) {
+                return Err(Fault(format!("file: expected a name in the folder, found {name:?}")));
+            }
+            if !names.insert(name) {
+                return Err(Fault(format!("file {name:?} is named twice")));
+            }
+        }
+        let found = self.maps.len();
+        if found > MAX_MAPS {
+            return Err(Fault(format!("maps: expected at most {MAX_MAPS}, found {found}")));
+        }
         let mut doc_base = 0u32;
         for segment in self.segments.iter().rev() {
-            for name in segment.files() {
-                if !is_plain(name) {
-                    return Err(Fault(format!(
-                        "file: expected a name in the folder, found {name:?}"
-                    )));
-                }
-                if !names.insert(name) {
-                    return Err(Fault(format!("file {name:?} is named twice")));
-                }
-            }
             let SegmentEntry { table, docs, live_docs, .. } = segment;
             if segment.doc_base != doc_base {
                 let found = segment.doc_base;
@@ -187,7 +200,8 @@ impl Manifest {
 
     /// The names of all files that the snapshot needs.
     pub(super) fn files(&self) -> impl Iterator<Item = &str> {
-        self.segments.iter().flat_map(SegmentEntry::files)
+        let maps = self.maps.iter().map(|map| map.name.as_str());
+        self.segments.iter().flat_map(SegmentEntry::files).chain(maps)
     }
 }
 

@@ -217,7 +217,7 @@ impl IndexWriter {
         };
         let name = table_name(number);
         let shared = &self.index.shared;
-        let file = (shared.open)(shared.options, &path)?;
+        let file = (shared.open.table)(shared.options, &path)?;
         let output: Arc<TableFile> = self.share(name.clone(), file)?;
         let output = Pending::new(name.clone(), output, docs, live);
         self.segments.splice(at..at + inputs.len(), [output]);

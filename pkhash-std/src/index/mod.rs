@@ -17,7 +17,8 @@ pub use merge::{IndexMerge, Merged, MergedTable};
 pub use writer::IndexWriter;
 
 use crate::error::{Error, Result};
-use crate::set::{LiveDocs, Segment, SegmentSet};
+use crate::set::{LiveDocs, Segment, SegmentSet, SharedMap, WeakMap};
+use crate::storage::Storage;
 use crate::table_file::{OpenOptions, TableFile};
 
 /// What is wrong with a manifest, in words.
@@ -30,8 +31,12 @@ impl Fault {
     }
 }
 
-/// How an index opens its tables.
-pub(crate) type Opener = fn(OpenOptions, &Path) -> Result<TableFile>;
+/// How an index opens its tables, and other files.
+#[derive(Clone, Copy)]
+pub(crate) struct Opener {
+    pub(crate) table: fn(OpenOptions, &Path) -> Result<TableFile>,
+    pub(crate) bytes: fn(&Path) -> Result<Storage>,
+}
 
 /// A folder of tables that is searched as one set, and changes by commits.
 ///
@@ -90,6 +95,7 @@ struct Opened {
     shown: PathBuf,
     tables: HashMap<String, (u64, Weak<TableFile>)>,
     live: HashMap<String, (u64, Weak<LiveDocs>)>,
+    maps: HashMap<String, (u64, WeakMap)>,
 }
 
 impl fmt::Debug for Index {
@@ -108,6 +114,8 @@ pub struct Snapshot {
 struct Inner {
     set: SegmentSet,
     manifest: Manifest,
+    /// The files of the segment map.
+    maps: Vec<(PathBuf, SharedMap)>,
     /// Its files stay.
     _pin: Pin,
 }
@@ -143,6 +151,15 @@ impl Snapshot {
         self.inner.manifest.snapshot
     }
 
+    /// Reads the segment map's files and checks them; opening has checked all else but the tables' bodies
+    /// ([`TableFile::verify`]).
+    ///
+    /// # Errors
+    /// [`Error::SegmentMapFile`] with the first fault.
+    pub fn verify_segment_map(&self) -> Result<()> {
+        self.inner.maps.iter().try_for_each(|(path, map)| map.verify(path))
+    }
+
     /// The facts of the segments, the newest first, as in the set.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = IndexSegment<'_>> {
         self.inner.manifest.segments.iter().map(|segment| IndexSegment {
@@ -171,7 +188,9 @@ impl Index {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(folder: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        Self::open_by(folder.as_ref(), options, |options, path| options.open(path))
+        let bytes = |path: &Path| Storage::open(path, |_, _, _| Ok(()));
+        let open = Opener { table: |options, path| options.open(path), bytes };
+        Self::open_by(folder.as_ref(), options, open)
     }
 
     pub(crate) fn open_by(folder: &Path, options: OpenOptions, open: Opener) -> Result<Self> {
@@ -275,10 +294,9 @@ impl Opened {
             }
             let Some((manifest, pin)) = manifest::newest(folder)? else { return Ok(None) };
             let number = manifest.snapshot;
-            match self.segments(folder, options, open, &manifest) {
-                Ok(segments) => {
-                    let set = SegmentSet::new(segments)?;
-                    let inner = Arc::new(Inner { set, manifest, _pin: pin });
+            match self.set(folder, options, open, &manifest) {
+                Ok((set, maps)) => {
+                    let inner = Arc::new(Inner { set, manifest, maps, _pin: pin });
                     return Ok(Some(Snapshot { inner }));
                 }
                 // Where files cannot be locked, a writer removes those of a snapshot that is being opened.
@@ -294,15 +312,15 @@ impl Opened {
         Err(Error::FolderChanged { path: folder.to_owned(), rounds: ROUNDS })
     }
 
-    fn segments(
+    fn set(
         &mut self,
         folder: &Path,
         options: OpenOptions,
         open: Opener,
         manifest: &Manifest,
-    ) -> Result<Vec<Segment>> {
+    ) -> Result<(SegmentSet, Vec<(PathBuf, SharedMap)>)> {
         let open_one = |entry: &SegmentEntry| {
-            let table = self.table(folder, &entry.table, |path| open(options, path))?;
+            let table = self.table(folder, &entry.table, |path| (open.table)(options, path))?;
             check_keys(&table, entry)?;
             let live = match &entry.live_docs {
                 Some(live) => Some(self.live_docs(folder, live, entry)?),
@@ -310,7 +328,37 @@ impl Opened {
             };
             Ok(Segment::new(table).with_live_docs(live).with_doc_base(entry.doc_base))
         };
-        manifest.segments.iter().map(open_one).collect()
+        let segments = manifest.segments.iter().map(open_one).collect::<Result<Vec<_>>>()?;
+        let map = |entry: &FileEntry| {
+            let map = self.map(folder, entry, open.bytes)?;
+            Ok((self.shown.join(&entry.name), map))
+        };
+        let maps = manifest.maps.iter().map(map).collect::<Result<Vec<_>>>()?;
+        let set = SegmentSet::new(segments)?;
+        Ok((set.with_shared_maps(maps.iter().map(|(_, map)| map.clone()))?, maps))
+    }
+
+    /// A segment map, opened unless it is open.
+    fn map(
+        &mut self,
+        folder: &Path,
+        entry: &FileEntry,
+        open: fn(&Path) -> Result<Storage>,
+    ) -> Result<SharedMap> {
+        if let Some((checksum, map)) = self.maps.get(&entry.name)
+            && *checksum == entry.checksum
+            && let Some(map) = map.upgrade()
+        {
+            return Ok(map);
+        }
+        let path = folder.join(&entry.name);
+        let map = SharedMap::open(open(&path)?, &path, (entry.bytes, entry.checksum))?;
+        self.keep_map(entry, &map);
+        Ok(map)
+    }
+
+    fn keep_map(&mut self, entry: &FileEntry, map: &SharedMap) {
+        self.maps.insert(entry.name.clone(), (entry.checksum, map.downgrade()));
     }
 
     /// A table, opened unless it is open.
@@ -366,6 +414,7 @@ impl Opened {
     fn forget(&mut self) {
         self.tables.retain(|_, (_, table)| table.strong_count() > 0);
         self.live.retain(|_, (_, live)| live.strong_count() > 0);
+        self.maps.retain(|_, (_, map)| map.upgrade().is_some());
     }
 }
 

@@ -6,8 +6,11 @@ use std::path::Path;
 
 use super::manifest::{Manifest, lock_unused, manifest_name, number_between, snapshots};
 
-/// The number in the name of a file that an index makes, of its table.
+/// The number in the name of a file that an index makes: a segment map, or a table and what belongs to it.
 pub(super) fn number_of(name: &str) -> Option<u64> {
+    if let Some(number) = number_between(name, "map-", ".segments") {
+        return Some(number);
+    }
     let rest = name.strip_prefix("segment-")?;
     let end = rest.find('.')?;
     let number = number_between(&rest[..end], "", "")?;
@@ -56,7 +59,10 @@ pub(super) fn sweep(folder: &Path, current: u64, kept: &HashSet<String>) {
     }
     for path in crate::publish::stale_temporaries(folder).unwrap_or_default() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(".segment-") || name.starts_with(".manifest-") {
+        if name.starts_with(".segment-")
+            || name.starts_with(".map-")
+            || name.starts_with(".manifest-")
+        {
             let _ = fs::remove_file(&path);
         }
     }

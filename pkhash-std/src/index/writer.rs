@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::folder::open_tables;
 use crate::partition::Built;
 use crate::publish::{Publication, sync_folder};
-use crate::set::{LiveDocs, Segment, SegmentSet};
+use crate::set::{LiveDocs, Segment, SegmentMapOptions, SegmentSet};
 use crate::table_file::{OpenOptions, TableFile};
 use crate::writer::{TableWriter, WriterOptions};
 
@@ -31,9 +31,14 @@ pub struct IndexWriter {
     pub(super) segments: Vec<Pending>,
     changed: bool,
     next_file: u64,
+    /// How segment maps are made; `None`: not at all.
+    map_options: Option<SegmentMapOptions>,
     /// Merges that are under way: the number of the output, and the inputs.
     pub(super) merges: BTreeMap<u64, Vec<Arc<TableFile>>>,
 }
+
+/// From so many segments on an index has a segment map.
+const MAPPED: usize = 3;
 
 /// A segment of the next commit.
 #[derive(Clone, Debug)]
@@ -119,7 +124,8 @@ pub(super) fn begin(folder: &Path) -> Result<()> {
     for segment in &mut segments {
         segment.docs = docs_of(&segment.table)?;
     }
-    let manifest = Manifest::new(1, next_file(folder, 1)?, entries(&segments, |_| None)?);
+    let entries = entries(&segments, |_| None)?;
+    let manifest = Manifest::new(1, next_file(folder, 1)?, entries, Vec::new());
     publish_manifest(folder, &manifest)?.commit()
 }
 
@@ -191,6 +197,7 @@ impl IndexWriter {
             segments,
             changed: false,
             next_file,
+            map_options: Some(SegmentMapOptions::default()),
             merges: BTreeMap::new(),
         };
         writer.sweep();
@@ -380,7 +387,8 @@ impl IndexWriter {
             }
         }
         let entries = entries(&segments, |i| segments[i].live_entry.clone())?;
-        let manifest = Manifest::new(snapshot, self.next_file, entries);
+        let (maps, mapped) = self.maps(&segments, &mut files)?;
+        let manifest = Manifest::new(snapshot, self.next_file, entries, maps);
         files.push(publish_manifest(self.index.real(), &manifest)?);
         Publication::commit_all(files)?;
         self.segments = segments;
@@ -388,8 +396,51 @@ impl IndexWriter {
         self.changed = false;
         // Everything is open. Should it fail all the same, the caller's own refresh says why.
         let _ = self.index.refresh();
+        // Until here it has kept new maps in memory, so that they were not read again.
+        drop(mapped);
         self.sweep();
         Ok(snapshot)
+    }
+
+    /// The segment map of these segments, in files and in memory: what the last snapshot's lacks is added to it, and
+    /// written to a file.
+    fn maps(
+        &mut self,
+        segments: &[Pending],
+        files: &mut Vec<Publication>,
+    ) -> Result<(Vec<FileEntry>, SegmentSet)> {
+        let Some(options) = self.map_options.as_ref().filter(|_| segments.len() >= MAPPED) else {
+            return Ok((Vec::new(), SegmentSet::default()));
+        };
+        let before = self.index.snapshot();
+        let known = before.inner.maps.iter().map(|(_, map)| map).zip(&before.inner.manifest.maps);
+        let set = SegmentSet::new(segments.iter().map(Pending::segment).collect::<Vec<_>>())?
+            .with_shared_maps(known.clone().map(|(map, _)| map.clone()))?
+            .with_more_segment_map(options)?;
+        let mut maps = Vec::new();
+        for map in set.shared_maps() {
+            if let Some((_, entry)) = known.clone().find(|(known, _)| known.is_same(&map)) {
+                maps.push(entry.clone());
+                continue;
+            }
+            let name = format!("map-{:012}.segments", self.next_file);
+            self.next_file += 1;
+            let path = self.index.real().join(&name);
+            let mut publication = Publication::begin(&path)?;
+            let written = map.write(publication.file()).map_err(Error::io("write", &path))?;
+            let (bytes, checksum) = written;
+            let entry = FileEntry { name, bytes, checksum };
+            self.index.opened().keep_map(&entry, &map);
+            files.push(publication);
+            maps.push(entry);
+        }
+        Ok((maps, set))
+    }
+
+    /// How the segment map is made at a commit, by default with [`SegmentMapOptions::default`]. `None`: none is
+    /// made. An index of fewer than three segments has none in any case.
+    pub fn segment_map(&mut self, options: impl Into<Option<SegmentMapOptions>>) {
+        self.map_options = options.into();
     }
 
     /// Removes what no snapshot needs.
@@ -441,7 +492,7 @@ impl IndexWriter {
             return Err(Error::AlreadyThere { path: self.index.real().join(name) });
         }
         let to = self.index.real().join(&name);
-        let table = (shared.open)(shared.options, &to).inspect_err(|_| {
+        let table = (shared.open.table)(shared.options, &to).inspect_err(|_| {
             if !is_here {
                 let _ = fs::remove_file(&to);
             }

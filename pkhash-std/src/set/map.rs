@@ -1,5 +1,7 @@
 //! The segment map of a set: built in parallel, kept from snapshot to snapshot.
 
+#[cfg(feature = "index")]
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use pkhash_simd::AnyKernel;
 use super::segment::Segment;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::storage::Heap;
+use crate::storage::{Heap, Storage};
 use crate::threads::Pool;
 
 /// How to build a segment map.
@@ -68,13 +70,40 @@ pub struct SegmentMapInfo {
 
 /// The map's memory.
 #[derive(Debug)]
-struct Memory {
-    plan: MapPlan,
-    parts: Vec<MapPart>,
-    lines: Heap,
-    hasher: KeyHasher,
-    /// Keys of each segment.
-    keys: Vec<u64>,
+pub(super) struct Memory {
+    pub(super) plan: MapPlan,
+    pub(super) seed: u64,
+    pub(super) parts: Vec<MapPart>,
+    /// The lines are the bytes from `first` on.
+    pub(super) bytes: Storage,
+    pub(super) first: usize,
+    pub(super) hasher: KeyHasher,
+    pub(super) tables: Vec<Mapping>,
+}
+
+/// A table that a map has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    /// Its footer's.
+    pub(super) checksum: u64,
+    pub(super) keys: u64,
+}
+
+impl Mapping {
+    fn of(segment: &Segment) -> Self {
+        let footer = segment.table().footer();
+        Self { checksum: footer.checksum(), keys: footer.keys() }
+    }
+}
+
+impl Memory {
+    pub(super) fn lines(&self) -> &[MapLine] {
+        self.bytes.bytes().get(self.first..).unwrap_or_default().as_chunks().0
+    }
+
+    fn entries(&self) -> u64 {
+        self.tables.iter().fold(0, |all, table| all.saturating_add(table.keys))
+    }
 }
 
 /// A map and what its segments are in one snapshot.
@@ -163,6 +192,27 @@ impl Mapped {
         Ok(Self { memory, numbers: (0..segments.len() as u32).collect() })
     }
 
+    /// A map for a snapshot of these segments: those of its tables that are among them. `None`: none is.
+    #[cfg(feature = "index")]
+    pub(super) fn of(memory: Arc<Memory>, segments: &[Segment]) -> Option<Self> {
+        let mut at: HashMap<(u64, u64), VecDeque<u32>> = HashMap::new();
+        for (segment, number) in segments.iter().zip(0..) {
+            let Mapping { checksum, keys } = Mapping::of(segment);
+            at.entry((checksum, keys)).or_default().push_back(number);
+        }
+        // Tables of one content are as good as each other, and each is taken once.
+        let number = |table: &Mapping| at.get_mut(&(table.checksum, table.keys))?.pop_front();
+        let numbers: Vec<u32> =
+            memory.tables.iter().map(number).map(|number| number.unwrap_or(GONE)).collect();
+        numbers.iter().any(|number| *number != GONE).then_some(Self { memory, numbers })
+    }
+
+    /// What it shares with all snapshots that have it.
+    #[cfg(feature = "index")]
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// The same map for a snapshot made of this one: `origins` are the numbers that its segments have
     /// here, in the same order. `None` if it would have no segment left.
     pub(super) fn carry(&self, origins: &[Option<u32>]) -> Option<Self> {
@@ -197,9 +247,8 @@ impl Mapped {
     }
 
     pub(super) fn map(&self) -> SegmentMap<'_> {
-        let Memory { plan, parts, lines, .. } = &*self.memory;
-        let (lines, _) = lines.bytes().as_chunks();
-        SegmentMap::new(plan, parts, lines).expect("as many parts as were planned")
+        let Memory { plan, parts, .. } = &*self.memory;
+        SegmentMap::new(plan, parts, self.memory.lines()).expect("as many parts as were planned")
     }
 
     /// Without the first `n` segments of the snapshot, which another map has. `None`: it has no other.
@@ -213,22 +262,22 @@ impl Mapped {
 
     /// Keys of all segments that there were when it was built.
     fn entries(&self) -> u64 {
-        self.memory.keys.iter().sum()
+        self.memory.entries()
     }
 
     /// Those of segments that the snapshot does not have, or has in another map.
     fn stale(&self) -> u64 {
-        let gone = |(keys, number): (&u64, &u32)| if *number == GONE { *keys } else { 0 };
-        self.memory.keys.iter().zip(&self.numbers).map(gone).sum()
+        let gone = |(table, number): (&Mapping, &u32)| if *number == GONE { table.keys } else { 0 };
+        self.memory.tables.iter().zip(&self.numbers).map(gone).fold(0, u64::saturating_add)
     }
 
     /// The facts of all maps of a snapshot.
     pub(super) fn info(maps: &[Self], segments: usize) -> Option<SegmentMapInfo> {
         let bytes = |mapped: &Self| {
-            let Memory { parts, lines, keys, .. } = &*mapped.memory;
-            lines.bytes().len()
+            let Memory { parts, bytes, tables, .. } = &*mapped.memory;
+            bytes.bytes().len()
                 + size_of_val(parts.as_slice())
-                + size_of_val(keys.as_slice())
+                + size_of_val(tables.as_slice())
                 + size_of_val(mapped.numbers.as_slice())
         };
         let mapped = owners(maps, segments).iter().flatten().count();
@@ -318,9 +367,8 @@ type Filled = (MapPart, Vec<MapLine>);
 
 impl Memory {
     fn build(segments: &[Segment], hasher: KeyHasher, options: &SegmentMapOptions) -> Result<Self> {
-        let keys: Vec<u64> =
-            segments.iter().map(|segment| segment.table().footer().keys()).collect();
-        let entries = keys.iter().fold(0u64, |all, keys| all.saturating_add(*keys));
+        let tables: Vec<Mapping> = segments.iter().map(Mapping::of).collect();
+        let entries = tables.iter().fold(0u64, |all, table| all.saturating_add(table.keys));
         let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(segments.len()));
         let plan = MapPlan::new(entries, segments.len())?.with_seed(seed);
         let pool = Pool::new(options.threads, u32::MAX);
@@ -370,7 +418,7 @@ impl Memory {
             first += lines.len() as u32;
         }
         parts.push(SegmentMap::end(first));
-        Ok(Self { plan, parts, lines: memory, hasher, keys })
+        Ok(Self { plan, seed, parts, bytes: Storage::of(memory), first: 0, hasher, tables })
     }
 }
 

@@ -4,6 +4,10 @@ mod answers;
 mod batch;
 mod in_set;
 mod map;
+#[cfg(feature = "index")]
+mod map_file;
+#[cfg(feature = "index")]
+pub(crate) use map_file::{SharedMap, WeakMap};
 mod policy;
 mod segment;
 mod versioned;

@@ -9,7 +9,7 @@ use memmap2::MmapOptions;
 use super::{Advice, Storage, open_file};
 use crate::error::{Error, Result};
 #[cfg(feature = "index")]
-use crate::index::Index;
+use crate::index::{Index, Opener};
 #[cfg(feature = "sets")]
 use crate::set::{Segment, SegmentSet};
 use crate::table_file::{OpenOptions, TableFile};
@@ -100,16 +100,21 @@ impl Index {
     /// Opens an index whose tables are mapped, those of later snapshots, too.
     ///
     /// # Safety
-    /// As [`OpenOptions::open_mapped`], of every table of the folder, while a snapshot or a writer lives that has it. An
-    /// index never changes a table; it makes others.
+    /// As [`OpenOptions::open_mapped`], of every table and segment map of the folder, while a snapshot or a writer lives that has it. An
+    /// index never changes a file; it makes others.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub unsafe fn open_mapped(folder: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        Self::open_by(folder.as_ref(), options, |options, path| {
+        let table = |options: OpenOptions, path: &Path| {
             // SAFETY: the caller of this function promises what it needs, for all tables of the index.
             unsafe { options.open_mapped(path) }
-        })
+        };
+        let bytes = |path: &Path| {
+            // SAFETY: as above, of segment maps.
+            unsafe { Storage::map(path, Advice::Normal, false) }
+        };
+        Self::open_by(folder.as_ref(), options, Opener { table, bytes })
     }
 }
 

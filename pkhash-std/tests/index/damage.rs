@@ -184,3 +184,112 @@ fn forged_live_docs_are_refused_or_are_some_docs() {
         assert!(opened > 0);
     }
 }
+
+/// A segment map: all but its lines is checked when it is opened, and its lines when it is verified.
+#[test]
+fn damaged_segment_maps_are_refused_or_found() {
+    let folder = Folder::new();
+    let index = Index::create(folder.root()).unwrap();
+    let mut writer = index.writer().unwrap();
+    for i in 0..3 {
+        writer.add_keys((0..30).map(|key| format!("{i}-{key}")), options()).unwrap();
+    }
+    writer.commit().unwrap();
+    let name = folder.names().into_iter().find(|name| name.starts_with("map-")).unwrap();
+    let good = folder.read(&name);
+    let first_line = (128 + 3 * 16 + 2 * 8usize).next_multiple_of(64);
+    assert_eq!(good.len() % 64, 0);
+    let open = |bytes: &[u8]| {
+        fs::write(folder.path(&name), bytes).unwrap();
+        Index::open(folder.root())
+    };
+    for len in 0..good.len() {
+        let error = open(&good[..len]).unwrap_err();
+        assert!(matches!(error, Error::SegmentMapFile { what: "length", .. }), "{len}: {error}");
+    }
+    let error = open(&[&good[..], &[0; 64]].concat()).unwrap_err();
+    assert!(error.to_string().contains(&name), "{error}");
+    for at in 0..good.len() {
+        for bit in [1, 0x10, 0x80] {
+            let mut bad = good.clone();
+            bad[at] ^= bit;
+            match open(&bad) {
+                Err(Error::SegmentMapFile { .. }) => assert!(at < first_line, "{at}"),
+                Err(error) => panic!("{at}: {error}"),
+                Ok(index) => {
+                    assert!(at >= first_line, "{at}");
+                    let snapshot = index.snapshot();
+                    let error = snapshot.verify_segment_map().unwrap_err();
+                    assert!(matches!(
+                        error,
+                        Error::SegmentMapFile { what: "checksum of the lines", .. }
+                    ));
+                    // Some answer, and no panic.
+                    for key in ["0-7", "1-8", "2-9", "none"] {
+                        snapshot.set().get(key.as_bytes()).unwrap();
+                        snapshot.set().in_set(&[key]).unwrap();
+                    }
+                }
+            }
+        }
+    }
+    open(&good).unwrap().snapshot().verify_segment_map().unwrap();
+}
+
+/// Whoever forges a segment map can make its checksums right: it is refused, or can be searched.
+#[test]
+fn forged_segment_maps_are_refused_or_can_be_searched() {
+    let folder = Folder::new();
+    let index = Index::create(folder.root()).unwrap();
+    let mut writer = index.writer().unwrap();
+    for i in 0..3 {
+        writer.add_keys((0..30).map(|key| format!("{i}-{key}")), options()).unwrap();
+    }
+    let snapshot = writer.commit().unwrap();
+    let name = folder.names().into_iter().find(|name| name.starts_with("map-")).unwrap();
+    let manifest = folder.path(&format!("manifest-{snapshot:012}.json"));
+    let text = fs::read_to_string(&manifest).unwrap();
+    let good = folder.read(&name);
+    let first_line = (128 + 3 * 16 + 2 * 8usize).next_multiple_of(64);
+    let hash = |bytes: &[u8]| KeyHasher::new(0).hash(bytes).to_le_bytes();
+    let seal = |mut bytes: Vec<u8>| {
+        for (at, sum) in [(56, hash(&bytes[first_line..])), (64, hash(&bytes[128..first_line]))] {
+            bytes[at..at + 8].copy_from_slice(&sum);
+        }
+        let sum = hash(&bytes[..120]);
+        bytes[120..128].copy_from_slice(&sum);
+        bytes
+    };
+    assert!(seal(good.clone()) == good);
+    let sum =
+        |bytes: &[u8]| format!("{:016x}", u64::from_le_bytes(bytes[120..128].try_into().unwrap()));
+    let (mut refused, mut opened) = (0, 0);
+    for at in 8..good.len() {
+        for change in [1u8, 0x20, 0xff] {
+            let mut bad = good.clone();
+            bad[at] ^= change;
+            let bad = seal(bad);
+            if bad == good {
+                continue;
+            }
+            fs::write(folder.path(&name), &bad).unwrap();
+            fs::write(&manifest, sealed(&text.replace(&sum(&good), &sum(&bad)))).unwrap();
+            match Index::open(folder.root()) {
+                Ok(index) => {
+                    opened += 1;
+                    let set = index.snapshot().set().clone();
+                    for i in 0..30 {
+                        set.get(format!("1-{i}").as_bytes()).unwrap();
+                    }
+                    let keys: Vec<String> =
+                        (0..90).map(|i| format!("{}-{}", i % 4, i / 3)).collect();
+                    set.get_batch(&keys, &mut [false; 90]).unwrap();
+                    set.in_set(&keys).unwrap();
+                }
+                Err(Error::SegmentMapFile { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(refused > 100 && opened > 100, "{refused} refused, {opened} opened");
+}

@@ -28,7 +28,14 @@ impl Tried {
         let found = names(&root);
         let live = |name: &String| name.contains(".live-");
         let (live, found): (Vec<String>, Vec<String>) = found.into_iter().partition(live);
+        let map = |name: &String| name.starts_with("map-");
+        let (maps, found): (Vec<String>, Vec<String>) = found.into_iter().partition(map);
         assert_eq!(found, expected);
+        let info = snapshot.set().segment_map();
+        assert_eq!(maps.len(), info.map_or(0, |info| info.maps));
+        // Every segment is in the map, if there are a few.
+        assert_eq!(info.map(|info| info.unmapped), (snapshot.set().len() >= 3).then_some(0));
+        snapshot.verify_segment_map().unwrap();
         assert_eq!(live.len(), snapshot.segments().filter(|segment| segment.deleted > 0).count());
     }
 }

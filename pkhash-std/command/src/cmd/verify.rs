@@ -56,6 +56,11 @@ impl Args {
         for path in &self.tables {
             match tables_of(std::slice::from_ref(path), self.open) {
                 Ok((more, pins)) => {
+                    for pin in &pins {
+                        if let Err(error) = pin.verify_segment_map() {
+                            report.add(path, Err(Fault::Index(error.into())))?;
+                        }
+                    }
                     tables.extend(more);
                     snapshots.extend(pins);
                 }
