@@ -71,6 +71,12 @@ impl<'d> From<&'d str> for Destination<'d> {
     }
 }
 
+impl<'d> From<&'d String> for Destination<'d> {
+    fn from(path: &'d String) -> Self {
+        path.as_str().into()
+    }
+}
+
 impl<'d> From<&'d mut Publication> for Destination<'d> {
     fn from(publication: &'d mut Publication) -> Self {
         Self(To::Publication(publication))

@@ -3,6 +3,7 @@
 
 mod damage;
 mod files;
+mod golden;
 
 use std::collections::BTreeMap;
 
