@@ -144,18 +144,12 @@ impl OpenArgs {
         let options = self.options()?;
         let open = |path: &Path| self.open_file(options, path);
         let pair = OrderedTerms::open_pair_by(path, open, self.companion(trusted));
-        pair.map_err(|error| match error {
-            Error::Io { path: companion, source, .. }
-                if companion != path && source.kind() == io::ErrorKind::NotFound =>
-            {
-                Fail::message(format_args!(
-                    "{}: no ordered companion at {} (build --ordered makes one)",
-                    path.display(),
-                    companion.display()
-                ))
-            }
-            error => error.into(),
-        })
+        pair.map_err(|error| no_companion(path, error))
+    }
+
+    /// Opens the ordered companion of a table of an index.
+    pub(crate) fn open_beside(self, table: &TableFile, trusted: bool) -> Result<OrderedTerms> {
+        self.open_companion(table, trusted).map_err(|error| no_companion(table.name(), error))
     }
 
     fn open_file(self, options: OpenOptions, path: &Path) -> pkhash_std::Result<TableFile> {
@@ -189,6 +183,22 @@ impl OpenArgs {
             OpenAdvice::Sequential => Advice::Sequential,
             OpenAdvice::WillNeed => Advice::WillNeed,
         }
+    }
+}
+
+/// That there is none says how to make one.
+fn no_companion(table: &Path, error: Error) -> Fail {
+    match error {
+        Error::Io { path, source, .. }
+            if path != table && source.kind() == io::ErrorKind::NotFound =>
+        {
+            Fail::message(format_args!(
+                "{}: no ordered companion at {} (build --ordered makes one)",
+                table.display(),
+                path.display()
+            ))
+        }
+        error => error.into(),
     }
 }
 

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::IndexWriter;
 use super::writer::{Pending, table_name};
+use super::{IndexWriter, Opener};
 use crate::error::{Error, Result};
 use crate::merge::{DocMap, MergeInput, MergeOptions, merge};
 use crate::partition::{Built, OnDuplicate};
 use crate::set::{LiveDocs, SegmentInfo, TieredPolicy};
-use crate::table_file::TableFile;
+use crate::table_file::{OpenOptions, TableFile};
 
 /// A merge of segments that are neighbours: see [`IndexWriter::begin_merge`]. It runs without the writer.
 #[derive(Clone, Debug)]
@@ -20,13 +20,15 @@ pub struct IndexMerge {
     path: PathBuf,
     /// The newest first.
     inputs: Vec<Pending>,
+    /// How the output is opened.
+    open: (Opener, OpenOptions),
 }
 
 /// A merge that has run, and waits for [`IndexWriter::finish_merge`].
 #[derive(Debug)]
 pub struct MergedTable {
     number: u64,
-    path: PathBuf,
+    table: TableFile,
     inputs: Vec<Pending>,
     maps: Vec<DocMap>,
     /// `None`: values are no doc IDs.
@@ -54,12 +56,13 @@ impl IndexMerge {
         self.inputs.iter().map(|input| input.name.as_str())
     }
 
-    /// Merges. Older docs get lower doc IDs; of a key that is live in several segments the newest one stays.
+    /// Merges. Older docs get lower doc IDs; of a key that is live in several segments the newest one stays. If all tables have
+    /// an ordered companion, so has the output (feature `ordered`).
     ///
     /// # Errors
     /// As [`merge`](crate::merge). [`Error::Mismatch`] if some segments have doc IDs and others have not.
     pub fn run(&self, options: &MergeOptions) -> Result<MergedTable> {
-        let Self { number, path, inputs } = self.clone();
+        let Self { number, path, inputs, open } = self.clone();
         let (maps, docs) = doc_maps(&inputs)?;
         let tables: Vec<MergeInput<'_>> = inputs
             .iter()
@@ -68,8 +71,29 @@ impl IndexMerge {
             .collect();
         let options = options.clone().on_duplicate(OnDuplicate::First);
         let built = merge(&tables, &path, &options)?;
-        Ok(MergedTable { number, path, inputs, maps, docs, built })
+        let table = (open.0.table)(open.1, &path)?;
+        #[cfg(feature = "ordered")]
+        merge_ordered(&tables, &table, &options)?;
+        Ok(MergedTable { number, inputs, maps, docs, built, table })
     }
+}
+
+/// Makes the ordered companion of a merged table, if all that were merged have one that is of use.
+#[cfg(feature = "ordered")]
+fn merge_ordered(
+    inputs: &[MergeInput<'_>],
+    merged: &TableFile,
+    options: &MergeOptions,
+) -> Result<()> {
+    use crate::{CompanionOptions, OrderedTerms, companion_path, merge_companions};
+    let terms = inputs.iter().map(|input| OrderedTerms::open(input.table).ok());
+    let Some(terms) = terms.collect::<Option<Vec<OrderedTerms>>>() else { return Ok(()) };
+    let options = CompanionOptions::default()
+        .memory(options.memory)
+        .threads(options.threads)
+        .temp_dir(options.temp_dir.clone())
+        .progress(options.progress.clone());
+    merge_companions(inputs, &terms, merged, companion_path(merged.name()), &options).map(|_| ())
 }
 
 /// What becomes of the docs of each input, and how many docs there are then.
@@ -177,7 +201,9 @@ impl IndexWriter {
         let number = self.new_number();
         let tables = inputs.iter().map(|input| Arc::clone(&input.table)).collect();
         self.merges.insert(number, tables);
-        Ok(IndexMerge { number, path: self.index.real().join(table_name(number)), inputs })
+        let path = self.index.real().join(table_name(number));
+        let shared = &self.index.shared;
+        Ok(IndexMerge { number, path, inputs, open: (shared.open, shared.options) })
     }
 
     /// Gives up a merge that was begun: its segments can be merged anew.
@@ -191,8 +217,8 @@ impl IndexWriter {
     /// # Errors
     /// [`Error::NotInSet`] if the merge was not begun by this writer.
     pub fn finish_merge(&mut self, table: MergedTable) -> Result<Merged> {
-        let MergedTable { number, path, inputs, maps, docs, built } = table;
-        let foreign = |input| Error::NotInSet { input, path: path.clone() };
+        let MergedTable { number, table, inputs, maps, docs, built } = table;
+        let foreign = |input| Error::NotInSet { input, path: table.name().to_owned() };
         let tables = self.merges.get(&number).ok_or_else(|| foreign(0))?;
         let same = tables.iter().zip(&inputs).all(|(a, b)| Arc::ptr_eq(a, &b.table));
         let is_first = |segment: &Pending| {
@@ -216,9 +242,7 @@ impl IndexWriter {
             _ => None,
         };
         let name = table_name(number);
-        let shared = &self.index.shared;
-        let file = (shared.open.table)(shared.options, &path)?;
-        let output: Arc<TableFile> = self.share(name.clone(), file)?;
+        let output: Arc<TableFile> = self.share(name.clone(), table)?;
         let output = Pending::new(name.clone(), output, docs, live);
         self.segments.splice(at..at + inputs.len(), [output]);
         self.merges.remove(&number);

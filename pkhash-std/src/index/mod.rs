@@ -32,7 +32,7 @@ impl Fault {
 }
 
 /// How an index opens its tables, and other files.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Opener {
     pub(crate) table: fn(OpenOptions, &Path) -> Result<TableFile>,
     pub(crate) bytes: fn(&Path) -> Result<Storage>,

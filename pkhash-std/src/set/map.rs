@@ -72,6 +72,7 @@ pub struct SegmentMapInfo {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) plan: MapPlan,
+    #[cfg_attr(not(feature = "index"), expect(dead_code, reason = "for the file"))]
     pub(super) seed: u64,
     pub(super) parts: Vec<MapPart>,
     /// The lines are the bytes from `first` on.

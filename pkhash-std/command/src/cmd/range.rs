@@ -1,11 +1,13 @@
 //! `pkhash range`
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
-use pkhash_std::{OrderedTerms, TableFile, Terms, ValueKind, companion_path};
+use pkhash_std::{OrderedTerms, Snapshot, TableFile, Terms, ValueKind, companion_path};
 
 use crate::fail::{Fail, Outcome, Result};
 use crate::keys::read_key;
@@ -32,7 +34,7 @@ pub(crate) struct Args {
 /// What `range` and `prefix` share.
 #[derive(clap::Args)]
 pub(super) struct OrderedArgs {
-    /// The table.
+    /// The table, or the folder of an index, all of whose tables have companions: what `get` finds is printed.
     table: PathBuf,
     /// Print this many keys at most.
     #[arg(long, value_name = "N")]
@@ -61,10 +63,16 @@ impl OrderedArgs {
     /// Opens the table, and prints the keys that are found in its companion.
     pub(super) fn search<F>(&self, find: F) -> Result<Outcome>
     where
-        F: FnOnce(&OrderedTerms) -> Terms<'_>,
+        F: Fn(&OrderedTerms) -> Terms<'_>,
     {
-        check_one(&self.table)?;
+        let index = self.open.index(&self.table)?;
+        if index.is_none() {
+            check_one(&self.table)?;
+        }
         let search = || {
+            if let Some(index) = &index {
+                return self.search_index(&index.snapshot(), &find);
+            }
             let (table, terms) = self.open.open_pair(&self.table, self.trust)?;
             self.print(&table, find(&terms))
         };
@@ -81,6 +89,46 @@ impl OrderedArgs {
             let path = path.display();
             Err(Fail::message(format_args!("{path}: damaged (it was opened with --trust)")))
         })
+    }
+
+    /// The keys of all companions, in order, each once.
+    fn search_index<F>(&self, snapshot: &Snapshot, find: &F) -> Result<Outcome>
+    where
+        F: Fn(&OrderedTerms) -> Terms<'_>,
+    {
+        let set = snapshot.set();
+        let mut companions = Vec::with_capacity(set.len());
+        for segment in set.segments() {
+            companions.push(self.open.open_beside(segment.table(), self.trust)?);
+        }
+        let mut found: Vec<Terms<'_>> = companions.iter().map(find).collect();
+        // The next key of each.
+        let mut next: BinaryHeap<Reverse<(Vec<u8>, usize)>> = BinaryHeap::new();
+        let mut advance = |segment: usize, next: &mut BinaryHeap<_>| {
+            if let Some((key, _)) = found[segment].advance() {
+                next.push(Reverse((key.to_vec(), segment)));
+            }
+        };
+        (0..set.len()).for_each(|segment| advance(segment, &mut next));
+        let mut out = Output::new();
+        let mut printed = 0;
+        while self.limit.is_none_or(|limit| printed < limit)
+            && let Some(Reverse((key, segment))) = next.pop()
+        {
+            advance(segment, &mut next);
+            while next.peek().is_some_and(|Reverse((other, _))| *other == key) {
+                let Some(Reverse((_, other))) = next.pop() else { break };
+                advance(other, &mut next);
+            }
+            // Deleted docs are in the companions.
+            if let Some(hit) = set.get(&key)? {
+                printed += 1;
+                let kind = set.segments()[hit.segment()].table().footer().value().kind();
+                self.list.print(&key, Shown::Value(kind, hit.value()), &mut out)?;
+            }
+        }
+        out.flush()?;
+        Ok(if printed > 0 { Outcome::Done } else { Outcome::NotFound })
     }
 
     /// A key on the command line.

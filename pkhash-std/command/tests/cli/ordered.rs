@@ -178,3 +178,30 @@ fn merging_with_a_companion() {
     shell.run("merge set.pkh -o s.pkh --ordered").fails(&["s.pkh", "nothing is", "no doc IDs"]);
     assert!(!shell.0.path("s.pkh").exists() && !shell.0.path("s.pkh.fst").exists());
 }
+
+/// Of an index: the keys of all its tables in one order, without deleted docs, each key once; merges keep the companions.
+#[test]
+fn ranges_and_prefixes_of_an_index() {
+    let shell = Shell::new();
+    for (list, options) in [("a\nc\ne\nx1\n", ""), ("b\nc\nx2\n", "--replace"), ("d\nx1\n", "")] {
+        shell.0.write("list", list);
+        shell.run(&format!("add index list --ordered {options}")).expect(0);
+    }
+    shell.run("delete index -- e").expect(0);
+    let all = "a\t0\nb\t0\nc\t1\nd\t0\nx1\t1\nx2\t2\n";
+    for open in ["map", "heap"] {
+        assert_eq!(shell.run(&format!("range index --open {open}")).expect(0).text(), all);
+        assert_eq!(shell.run(&format!("range index --trust --open {open}")).expect(0).text(), all);
+    }
+    assert_eq!(shell.run("prefix index x").expect(0).text(), "x1\t1\nx2\t2\n");
+    assert_eq!(shell.run("range index --from b --to d --limit 1").expect(0).text(), "b\t0\n");
+    assert_eq!(shell.run("range index --from e --to x").expect(1).text(), "");
+    shell.run("compact index --all").expect(0);
+    // Older docs come first. The older doc of x1 has no key any more.
+    let all = "a\t0\nb\t2\nc\t3\nd\t5\nx1\t6\nx2\t4\n";
+    assert_eq!(shell.run("range index").expect(0).text(), all);
+    assert!(shell.run("verify index").expect(0).text().ends_with("ordered companion ok\n"));
+    // One table without a companion, and there is no order.
+    shell.run("add index list").expect(0);
+    shell.run("range index").fails(&["index/segment-", "no ordered companion"]);
+}
