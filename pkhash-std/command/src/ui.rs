@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use pkhash_std::{
-    Advice, AnyKernel, Error, Index, OpenOptions, OrderedOptions, OrderedTerms, Progress, Table,
-    TableFile, companion_path,
+    Advice, AnyKernel, Error, Index, IndexWriter, OpenOptions, OrderedOptions, OrderedTerms,
+    Progress, SegmentMapOptions, Table, TableFile, companion_path,
 };
 
 use crate::fail::{Fail, Result};
@@ -184,6 +184,13 @@ impl OpenArgs {
             OpenAdvice::WillNeed => Advice::WillNeed,
         }
     }
+}
+
+/// Begins to change an index. Its segment map is made with a bar, and stopped on Ctrl-C.
+pub(crate) fn writer(index: &Index, cancel: &Cancel) -> Result<IndexWriter> {
+    let mut writer = index.writer()?;
+    writer.segment_map(SegmentMapOptions::default().progress(progress("mapping", cancel)));
+    Ok(writer)
 }
 
 /// That there is none says how to make one.

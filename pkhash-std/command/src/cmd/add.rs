@@ -37,7 +37,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<Outcome> {
         let cancel = ui::Cancel::new()?;
         let index = ui::create_index(&self.folder)?;
-        let mut writer = index.writer()?;
+        let mut writer = ui::writer(&index, &cancel)?;
         let (path, made) = if self.table {
             (self.build.input().to_owned(), None)
         } else {

@@ -26,7 +26,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<Outcome> {
         let cancel = ui::Cancel::new()?;
         let index = ui::open_index(&self.folder)?;
-        let mut writer = index.writer()?;
+        let mut writer = ui::writer(&index, &cancel)?;
         let mut deleted = 0;
         let set = writer.set()?;
         cancel.at_once(|| {
