@@ -220,7 +220,7 @@ struct Head {
 }
 
 /// Whether this is a file's name, and leads nowhere else.
-fn is_plain(name: &str) -> bool {
+pub(super) fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     let normal = matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == OsStr::new(name));
     normal && parts.next().is_none() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.')

@@ -130,10 +130,11 @@ pub(super) fn begin(folder: &Path) -> Result<()> {
 }
 
 fn name_of(path: &Path) -> Result<String> {
-    let name = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.contains('\\'));
-    name.map(str::to_owned).ok_or_else(|| Error::Manifest {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.filter(|name| manifest::is_plain(name)).map(str::to_owned).ok_or_else(|| Error::Manifest {
         path: path.to_owned(),
-        fault: "expected a name of a table that is UTF-8".to_owned(),
+        fault: "expected a name of a table that is UTF-8, has no backslash and begins with no dot"
+            .to_owned(),
     })
 }
 
