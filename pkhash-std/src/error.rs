@@ -298,6 +298,29 @@ impl Error {
             source => Self::Table { path: Some(path.to_owned()), source },
         }
     }
+
+    /// The same, with what lies in `from`, or is it, shown as what lies in `to`.
+    #[cfg(feature = "index")]
+    pub(crate) fn shown_in(mut self, from: &Path, to: &Path) -> Self {
+        if let Self::Io { path, .. }
+        | Self::Table { path: Some(path), .. }
+        | Self::NotInSet { path, .. }
+        | Self::FolderChanged { path, .. }
+        | Self::NotAFile { path }
+        | Self::NoIndex { path }
+        | Self::Manifest { path, .. }
+        | Self::LiveDocsFile { path, .. }
+        | Self::SegmentMapFile { path, .. }
+        | Self::NotCommitted { path, .. }
+        | Self::Locked { path, .. }
+        | Self::AlreadyThere { path } = &mut self
+            && let Ok(rest) = path.strip_prefix(from)
+        {
+            let is_it = rest.as_os_str().is_empty();
+            *path = if is_it { to.to_owned() } else { to.join(rest) };
+        }
+        self
+    }
 }
 
 impl From<pkhash_core::Error> for Error {

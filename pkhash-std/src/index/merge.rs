@@ -154,7 +154,7 @@ impl IndexWriter {
 
     fn merge_now(&mut self, segments: Range<usize>, options: &MergeOptions) -> Result<Merged> {
         let merge = self.begin_merge(segments)?;
-        match merge.run(options) {
+        match merge.run(options).map_err(|error| self.index.shown(error)) {
             Ok(table) => self.finish_merge(table),
             Err(error) => {
                 self.cancel_merge(&merge);

@@ -197,7 +197,8 @@ impl Index {
         let real = std::path::absolute(folder).map_err(Error::io("find", folder))?;
         let folder = folder.to_owned();
         let mut opened = Opened { shown: folder.clone(), ..Opened::default() };
-        let current = opened.newest(&real, options, open, None)?;
+        let current = opened.newest(&real, options, open, None);
+        let current = current.map_err(|error| error.shown_in(&real, &folder))?;
         let current = current.ok_or_else(|| Error::NoIndex { path: folder.clone() })?;
         let (opened, current) = (Mutex::new(opened), RwLock::new(current));
         Ok(Self { shared: Arc::new(Shared { folder, real, options, open, opened, current }) })
@@ -248,7 +249,8 @@ impl Index {
     pub fn refresh(&self) -> Result<bool> {
         let Shared { real, options, open, current, .. } = &*self.shared;
         let known = self.snapshot().number();
-        let next = self.opened().newest(real, *options, *open, Some(known))?;
+        let next = self.opened().newest(real, *options, *open, Some(known));
+        let next = next.map_err(|error| self.shown(error))?;
         let Some(next) = next else { return Ok(false) };
         let mut current = current.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have been quicker.
@@ -257,6 +259,11 @@ impl Index {
             *current = next;
         }
         Ok(is_newer)
+    }
+
+    /// An error with the folder as the caller has it.
+    fn shown(&self, error: Error) -> Error {
+        error.shown_in(self.real(), self.folder())
     }
 
     fn opened(&self) -> MutexGuard<'_, Opened> {
@@ -268,9 +275,9 @@ impl Index {
     /// # Errors
     /// [`Error::Locked`] if another writer is at work; as [`refresh`](Self::refresh).
     pub fn writer(&self) -> Result<IndexWriter> {
-        let lock = WriterLock::take(self.real())?;
+        let lock = WriterLock::take(self.real()).map_err(|error| self.shown(error))?;
         self.refresh()?;
-        IndexWriter::new(self.clone(), lock)
+        IndexWriter::new(self.clone(), lock).map_err(|error| self.shown(error))
     }
 }
 

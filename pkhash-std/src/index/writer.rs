@@ -361,6 +361,10 @@ impl IndexWriter {
         if !self.changed {
             return Ok(self.committed);
         }
+        self.publish().map_err(|error| self.index.shown(error))
+    }
+
+    fn publish(&mut self) -> Result<u64> {
         let in_merge: Vec<&Arc<TableFile>> = self.merges.values().flatten().collect();
         let keep = |segment: &Pending| {
             !segment.is_dead() || in_merge.iter().any(|table| Arc::ptr_eq(table, &segment.table))
@@ -476,15 +480,21 @@ impl IndexWriter {
 
     /// A table as a segment of the folder, of unknown docs.
     fn take(&mut self, path: &Path) -> Result<Pending> {
+        let found = path.canonicalize().map_err(Error::io("open", path))?;
+        let taken = self.take_found(&found, path);
+        taken.map_err(|error| self.index.shown(error.shown_in(&found, path)))
+    }
+
+    /// `shown`: as the caller has it.
+    fn take_found(&mut self, found: &Path, shown: &Path) -> Result<Pending> {
         let real = |path: &Path| path.canonicalize().map_err(Error::io("open", path));
-        let found = real(path)?;
-        let parent = found.parent().unwrap_or(&found);
+        let parent = found.parent().unwrap_or(found);
         let is_here = parent == real(self.index.real())?;
         let name = if is_here {
-            name_of(&found)?
+            name_of(found)?
         } else {
             let name = table_name(self.next_file);
-            link_or_copy(&found, &self.index.real().join(&name))?;
+            link_or_copy(found, &self.index.real().join(&name))?;
             self.next_file += 1;
             name
         };
@@ -493,10 +503,13 @@ impl IndexWriter {
             return Err(Error::AlreadyThere { path: self.index.real().join(name) });
         }
         let to = self.index.real().join(&name);
-        let table = (shared.open.table)(shared.options, &to).inspect_err(|_| {
-            if !is_here {
-                let _ = fs::remove_file(&to);
+        let table = (shared.open.table)(shared.options, &to).map_err(|error| {
+            if is_here {
+                return error;
             }
+            // It is the caller's file that is no table.
+            let _ = fs::remove_file(&to);
+            error.shown_in(&to, shown)
         })?;
         Ok(Pending::new(name.clone(), self.share(name, table)?, None, None))
     }
