@@ -19,8 +19,8 @@ use crate::writer::{TableWriter, WriterOptions};
 /// Adds, deletes and merges segments of an [`Index`], and commits what has been done.
 ///
 /// Nothing is seen by readers before [`commit`](Self::commit), and then all of it. A writer that is dropped before leaves the
-/// index as it was. It holds the folder's lock (`writer.lock`): another writer, in this process or another, is refused
-/// meanwhile.
+/// index as it was, and removes the tables that it made. It holds the folder's lock (`writer.lock`): another writer, in
+/// this process or another, is refused meanwhile.
 #[derive(Debug)]
 pub struct IndexWriter {
     pub(super) index: Index,
@@ -31,6 +31,8 @@ pub struct IndexWriter {
     pub(super) segments: Vec<Pending>,
     changed: bool,
     next_file: u64,
+    /// What it was when the folder was last swept.
+    swept: u64,
     /// How segment maps are made; `None`: not at all.
     map_options: Option<SegmentMapOptions>,
     /// Merges that are under way: the number of the output, and the inputs.
@@ -198,6 +200,7 @@ impl IndexWriter {
             segments,
             changed: false,
             next_file,
+            swept: next_file,
             map_options: Some(SegmentMapOptions::default()),
             merges: BTreeMap::new(),
         };
@@ -404,6 +407,7 @@ impl IndexWriter {
         // Until here it has kept new maps in memory, so that they were not read again.
         drop(mapped);
         self.sweep();
+        self.swept = self.next_file;
         Ok(snapshot)
     }
 
@@ -512,6 +516,15 @@ impl IndexWriter {
             error.shown_in(&to, shown)
         })?;
         Ok(Pending::new(name.clone(), self.share(name, table)?, None, None))
+    }
+}
+
+impl Drop for IndexWriter {
+    /// Removes the tables that were made and never committed.
+    fn drop(&mut self) {
+        if self.next_file != self.swept {
+            super::sweep::sweep(self.index.real(), self.committed, &HashSet::new());
+        }
     }
 }
 
