@@ -120,7 +120,7 @@ fn doc_maps(inputs: &[Pending]) -> Result<(Vec<DocMap>, Option<u32>)> {
 
 impl IndexWriter {
     /// Merges what the policy proposes, until it proposes nothing more. Segments that a merge is under way for are left
-    /// out of it.
+    /// out of it. Those whose values are of another kind than their neighbours' are not merged with them.
     ///
     /// # Errors
     /// As [`IndexMerge::run`]. What was merged before stays merged.
@@ -129,15 +129,26 @@ impl IndexWriter {
         let policy = policy.neighbours(true);
         let mut merged = Vec::new();
         loop {
-            let infos: Vec<SegmentInfo> =
-                self.segments.iter().map(|pending| SegmentInfo::of(&pending.segment())).collect();
-            let Some(chosen) = policy.propose(&infos) else { return Ok(merged) };
-            let (first, last) = (chosen[0], chosen[chosen.len() - 1]);
+            let Some((first, last)) = self.propose(&policy) else { return Ok(merged) };
             if self.segments[first..=last].iter().any(|segment| self.is_in_merge(segment)) {
                 return Ok(merged);
             }
             merged.push(self.merge_now(first..last + 1, options)?);
         }
+    }
+
+    /// The first and the last segment of the next merge.
+    fn propose(&self, policy: &TieredPolicy) -> Option<(usize, usize)> {
+        let mut begin = 0;
+        for run in self.segments.chunk_by(|a, b| a.values() == b.values()) {
+            let infos: Vec<SegmentInfo> =
+                run.iter().map(|pending| SegmentInfo::of(&pending.segment())).collect();
+            if let Some(chosen) = policy.propose(&infos) {
+                return Some((begin + chosen[0], begin + chosen[chosen.len() - 1]));
+            }
+            begin += run.len();
+        }
+        None
     }
 
     /// Merges all segments into one. `None`: there is one at most already, and nothing of it is deleted.

@@ -69,6 +69,14 @@ impl Pending {
         Segment::new(Arc::clone(&self.table)).with_live_docs(self.live.clone())
     }
 
+    /// Segments that differ in it cannot be merged: whether values are doc IDs, and the width of those that are no
+    /// integers.
+    pub(super) fn values(&self) -> (bool, Option<u8>) {
+        let value = self.table.footer().value();
+        let is_integer = value.kind() == pkhash_core::ValueKind::Integer;
+        (self.docs.is_some(), (!is_integer).then(|| value.width()))
+    }
+
     /// Whether nothing of it is live.
     fn is_dead(&self) -> bool {
         let live = self.live.as_ref().is_some_and(|live| live.deleted() == live.docs());

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use pkhash_std::{MergeOptions, Merged, TieredPolicy};
+use pkhash_std::{Error, MergeOptions, Merged, SegmentSet, TieredPolicy};
 use serde_json::json;
 
-use crate::fail::{Outcome, Result};
-use crate::output::Output;
+use crate::fail::{Fail, Outcome, Result};
+use crate::output::{Name, Output};
 use crate::ui;
 
 /// Merge tables of an index, so that there are fewer of them and deleted docs are gone.
@@ -52,7 +52,9 @@ impl Args {
             .kernel(ui::kernel()?)
             .progress(ui::progress("merging", &cancel));
         let merged = if self.all {
-            writer.merge_all(&options)?.into_iter().collect()
+            let set = writer.set()?;
+            let all = writer.merge_all(&options).map_err(|error| name_input(&set, error))?;
+            all.into_iter().collect()
         } else {
             let policy = TieredPolicy::default()
                 .segments_per_tier(self.tier)
@@ -67,7 +69,7 @@ impl Args {
             self.print(merged, &mut out)?;
         }
         if merged.is_empty() && !self.json {
-            out.line(format_args!("{}: nothing to merge", self.folder.display()))?;
+            out.line(format_args!("{}: nothing to merge", Name(&self.folder)))?;
         }
         out.flush()?;
         Ok(Outcome::Done)
@@ -91,5 +93,16 @@ impl Args {
             footer.keys(),
             footer.file_len()
         ))
+    }
+}
+
+/// That tables cannot be merged says which, and what can be done.
+fn name_input(set: &SegmentSet, error: Error) -> Fail {
+    match error {
+        Error::Mismatch { input, .. } | Error::Values { input, .. } => Fail::message(format_args!(
+            "{}: its values are of another kind than those of other tables (without --all such tables are left apart)",
+            set.segments()[input].table().name().display()
+        )),
+        error => error.into(),
     }
 }
