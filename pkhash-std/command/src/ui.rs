@@ -216,6 +216,10 @@ pub(crate) fn open_index(folder: &Path) -> Result<Index> {
 
 /// The same; makes an index of a folder that is none.
 pub(crate) fn create_index(folder: &Path) -> Result<Index> {
+    // To create one that is there would read all of its tables.
+    if let Ok(index) = open_index(folder) {
+        return Ok(index);
+    }
     Index::create(folder)?;
     open_index(folder)
 }

@@ -1,13 +1,13 @@
 //! `pkhash add`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use pkhash_std::Index;
+use pkhash_std::{Error, Index, SegmentSet};
 use serde_json::json;
 
 use super::build::BuildArgs;
-use crate::fail::{Outcome, Result};
-use crate::output::Output;
+use crate::fail::{Fail, Outcome, Result};
+use crate::output::{Name, Output};
 use crate::ui;
 
 /// Build a table as `build` does, and add it to an index: a folder with a manifest, which all commands search as
@@ -36,6 +36,13 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<Outcome> {
         let cancel = ui::Cancel::new()?;
+        // No index is made for what is not there.
+        let input = self.build.input();
+        if input != Path::new("-") {
+            input.metadata().map_err(|error| {
+                Fail::message(format_args!("cannot open {}: {error}", input.display()))
+            })?;
+        }
         let index = ui::create_index(&self.folder)?;
         let mut writer = ui::writer(&index, &cancel)?;
         let (path, made) = if self.table {
@@ -46,7 +53,8 @@ impl Args {
             (path, Some(made))
         };
         let deleted = if self.replace {
-            Some(writer.replace(&path)?)
+            let set = writer.set()?;
+            Some(writer.replace(&path).map_err(|error| name_table(&set, error))?)
         } else if self.values {
             writer.add_values(&path).map(|()| None)?
         } else {
@@ -63,6 +71,17 @@ impl Args {
     }
 }
 
+/// That keys cannot be deleted says of which table.
+pub(super) fn name_table(set: &SegmentSet, error: Error) -> Fail {
+    match error {
+        Error::NoDocId { segment, .. } => Fail::message(format_args!(
+            "{}: the values are no doc IDs, so its keys cannot be deleted",
+            set.segments()[segment].table().name().display()
+        )),
+        error => error.into(),
+    }
+}
+
 /// What `add` and `delete` say of the index at the end.
 pub(super) fn report(
     index: &Index,
@@ -71,14 +90,14 @@ pub(super) fn report(
     json: bool,
 ) -> Result<()> {
     let snapshot = index.snapshot();
-    let folder = index.folder().display();
+    let folder = index.folder();
     let mut out = Output::new();
     // The commit is done, and if the folder could not be read after it, that is for the next command to say.
     let known =
         (snapshot.number() == committed).then(|| (snapshot.set().len(), snapshot.set().keys()));
     if json {
         out.line(json!({
-            "index": folder.to_string(),
+            "index": folder.display().to_string(),
             "snapshot": committed,
             "tables": known.map(|(tables, _)| tables),
             "keys": known.map(|(_, keys)| keys),
@@ -88,6 +107,7 @@ pub(super) fn report(
         let known = known.map(|(tables, keys)| format!(", {tables} tables, {keys} keys"));
         let deleted = deleted.map(|deleted| format!(", {deleted} docs deleted"));
         let (known, deleted) = (known.unwrap_or_default(), deleted.unwrap_or_default());
+        let folder = Name(folder);
         out.line(format_args!("{folder}: snapshot {committed}{known}{deleted}"))?;
     }
     out.flush()

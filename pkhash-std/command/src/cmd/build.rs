@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::fail::{Fail, Outcome, Result, note};
 use crate::input::Input;
-use crate::output::{Hint, KeyArgs, Output, companion_before, note_stale_companion};
+use crate::output::{Hint, KeyArgs, Name, Output, companion_before, note_stale_companion};
 use crate::stdout::check_stdout;
 use crate::{map, ui};
 
@@ -417,7 +417,7 @@ pub(crate) fn report(
     } else {
         let mut text = format!(
             "{}: {} keys, {} ({per_key:.2} bytes a key), {}, {} in {seconds:.2} s",
-            path.display(),
+            Name(path),
             HumanCount(footer.keys()),
             HumanBytes(footer.file_len()),
             footer.layout(),

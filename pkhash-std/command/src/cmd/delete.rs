@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::add::report;
+use super::add::{name_table, report};
 use crate::fail::{Outcome, Result};
 use crate::keys::KeysArgs;
 use crate::ui;
@@ -31,7 +31,7 @@ impl Args {
         let set = writer.set()?;
         cancel.at_once(|| {
             self.keys.batches(&set, usize::MAX, |keys| {
-                deleted += writer.delete(keys)?;
+                deleted += writer.delete(keys).map_err(|error| name_table(&set, error))?;
                 Ok(())
             })
         })?;
