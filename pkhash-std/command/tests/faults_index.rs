@@ -109,13 +109,18 @@ impl Stage {
         let index = Index::open(self.root()).unwrap();
         let snapshot = index.snapshot();
         let tables: Vec<&str> = snapshot.segments().map(|segment| segment.name).collect();
+        let mut maps = 0;
         for name in names(&self.root()) {
+            maps += usize::from(name.starts_with("map-"));
             let known = name == "writer.lock"
                 || name == format!("manifest-{:012}.json", snapshot.number())
                 || tables.contains(&name.as_str())
-                || name.contains(".live-");
+                || name.contains(".live-")
+                || name.starts_with("map-");
             assert!(known, "{:?}: {what}: left behind: {name}", self.args);
         }
+        assert_eq!(maps, snapshot.set().segment_map().map_or(0, |map| map.maps));
+        snapshot.verify_segment_map().unwrap();
     }
 }
 
