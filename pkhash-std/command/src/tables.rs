@@ -32,6 +32,8 @@ pub(crate) struct Given {
     pub(crate) indexes: Vec<PathBuf>,
     /// Whether any is of a folder, an index or not.
     pub(crate) folder: bool,
+    /// A table of an index whose values are no doc IDs, if there is one.
+    no_docs: Option<PathBuf>,
     /// They keep the files of the indexes where they are.
     snapshots: Vec<Snapshot>,
 }
@@ -43,6 +45,7 @@ impl Given {
             segments: Vec::new(),
             indexes: Vec::new(),
             folder: false,
+            no_docs: None,
             snapshots: Vec::new(),
         };
         let mut others: Vec<&PathBuf> = Vec::new();
@@ -54,6 +57,9 @@ impl Given {
             };
             given.open_others(&mut others, open)?;
             let snapshot = index.snapshot();
+            let mut values = snapshot.segments().filter(|segment| segment.docs.is_none());
+            given.no_docs = given.no_docs.or(values.next().map(|segment| path.join(segment.name)));
+            drop(values);
             given.segments.extend_from_slice(snapshot.set().segments());
             given.indexes.push(path.clone());
             given.folder = true;
@@ -73,6 +79,15 @@ impl Given {
     pub(crate) fn is_one_index(&self) -> bool {
         let [snapshot] = self.snapshots.as_slice() else { return false };
         snapshot.set().len() == self.segments.len()
+    }
+
+    /// For what needs doc IDs: whether all tables have them, as far as their indexes know.
+    pub(crate) fn check_docs(&self) -> Result<()> {
+        let Some(path) = &self.no_docs else { return Ok(()) };
+        Err(Fail::message(format_args!(
+            "{}: expected doc IDs, found values that are none (it was added with --values, or has greater ones)",
+            path.display()
+        )))
     }
 
     /// The set of them all: with its segment map, if it is one index.

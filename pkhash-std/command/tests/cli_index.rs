@@ -176,8 +176,10 @@ fn tables_that_lie_in_the_folder_are_the_first_segments() {
 fn a_table_that_is_added_stays_when_the_original_goes() {
     let shell = Shell::new();
     shell.0.write("list", "k0\nk1\n");
-    shell.run("build list -o out.pkh").expect(0);
+    shell.run("build list -o out.pkh --ordered").expect(0);
     assert_eq!(shell.text("add ix --table out.pkh"), "ix: snapshot 2, 1 tables, 2 keys\n");
+    // Its ordered companion came with it.
+    assert_eq!(shell.text("range ix --from k1"), "k1\t1\n");
     // Another one under the old name is not the one that was added.
     shell.0.write("list", "k2\n");
     shell.run("build list -o out.pkh").expect(0);
@@ -220,6 +222,10 @@ fn values_that_are_no_doc_ids() {
     shell.run("add ix list --replace").fails(&["ix/segment-000000000002.pkh", "no doc ID"]);
     assert_eq!(shell.files("ix"), files);
     assert_eq!(short(&shell.text("get ix -- v c a")), "v 2 7\nc 3 0\na 1 0\n");
+    // They are not taken for docs, nor numbered as such.
+    for line in ["in-set ix -- a", "in-set ix --offset -- v", "merge ix -o m.pkh --offset"] {
+        shell.run(line).fails(&["ix/segment-000000000002.pkh", "expected doc IDs"]);
+    }
     // Nor are they merged with docs, not even those of a table that has none beside it but them.
     shell.run("delete ix -- a").expect(0);
     assert_eq!(shell.text("compact ix"), "ix: nothing to merge\n");

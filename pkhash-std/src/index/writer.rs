@@ -506,8 +506,9 @@ impl IndexWriter {
             name_of(found)?
         } else {
             let name = table_name(self.next_file);
-            link_or_copy(found, &self.index.real().join(&name))?;
+            let to = self.index.real().join(&name);
             self.next_file += 1;
+            link_or_copy(found, &to)?;
             name
         };
         let shared = &self.index.shared;
@@ -523,6 +524,15 @@ impl IndexWriter {
             let _ = fs::remove_file(&to);
             error.shown_in(&to, shown)
         })?;
+        #[cfg(feature = "ordered")]
+        if !is_here {
+            let companion = crate::companion_path(found);
+            let options = crate::OrderedOptions::new().trusted(true);
+            // Not one of a table that lay there before.
+            if companion.is_file() && options.open(&companion, table.table()).is_ok() {
+                link_or_copy(&companion, &crate::companion_path(&to))?;
+            }
+        }
         Ok(Pending::new(name.clone(), self.share(name, table)?, None, None))
     }
 }

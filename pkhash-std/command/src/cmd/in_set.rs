@@ -49,6 +49,7 @@ impl Args {
             ));
         }
         let given = self.tables.open()?;
+        given.check_docs()?;
         let tables = given.tables();
         if let Some(path) = &self.bitmap {
             for table in tables.iter().filter_map(|table| table.path()) {

@@ -94,6 +94,9 @@ impl Args {
         check_ordered(self.ordered, &self.output)?;
         let given = cancel.at_once(|| Given::open(&self.tables, self.open))?;
         let given = self.live.apply(given)?;
+        if self.offset {
+            given.check_docs()?;
+        }
         let (folder, tables) = (given.folder, given.tables());
         let live: Vec<Option<&LiveDocs>> =
             given.segments.iter().map(|segment| segment.live_docs().map(|live| &**live)).collect();
