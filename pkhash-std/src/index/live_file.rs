@@ -21,7 +21,7 @@ const WORDS: u32 = 0;
 const DELETED: u32 = 1;
 
 /// The bytes of the file, for a table with this checksum.
-pub(super) fn encode(live: &LiveDocs, table: u64) -> Vec<u8> {
+fn encode(live: &LiveDocs, table: u64) -> Vec<u8> {
     let deleted: RoaringBitmap = live.deleted_docs().collect();
     let words = live.words();
     let (kind, len) = if deleted.serialized_size() < size_of_val(words) {
@@ -55,7 +55,7 @@ pub(super) fn encode(live: &LiveDocs, table: u64) -> Vec<u8> {
 type Fault = (&'static str, usize, u64, u64);
 
 /// Reads what [`encode`] has written.
-pub(super) fn decode(bytes: &[u8], table: u64) -> Result<LiveDocs, Fault> {
+fn decode(bytes: &[u8], docs: u32, table: u64) -> Result<LiveDocs, Fault> {
     let least = HEAD_LEN as u64;
     let Some((head, body)) = bytes.split_first_chunk::<HEAD_LEN>() else {
         return Err(("length", 0, least, bytes.len() as u64));
@@ -74,7 +74,8 @@ pub(super) fn decode(bytes: &[u8], table: u64) -> Result<LiveDocs, Fault> {
     if kind > DELETED {
         return Err(("kind", 12, DELETED.into(), kind.into()));
     }
-    let docs = u32::try_from(field(2)).map_err(|_| ("docs", 16, u32::MAX.into(), field(2)))?;
+    // Before memory is taken for them.
+    must("docs", 16, docs.into(), field(2))?;
     must("length of the docs", 32, body.len() as u64, field(4))?;
     must("table's footer checksum", 40, table, field(5))?;
     must("checksum of the docs", 48, field(6), checksum(body))?;
@@ -139,15 +140,18 @@ pub(super) fn open(path: &Path, entry: &LiveEntry, docs: u32, table: u64) -> Res
         found,
     };
     // Before memory is taken for it.
-    let len = fs::metadata(path).map_err(Error::io("open", path))?.len();
+    let meta = fs::metadata(path).map_err(Error::io("open", path))?;
+    if !meta.is_file() {
+        return Err(Error::NotAFile { path: path.to_owned() });
+    }
+    let len = meta.len();
     if len != entry.file.bytes {
         return Err(fault(("length", 0, entry.file.bytes, len)));
     }
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
-    let live = decode(&bytes, table).map_err(fault)?;
+    let live = decode(&bytes, docs, table).map_err(fault)?;
     for (what, offset, expected, found) in [
         ("checksum in the manifest", 56, entry.file.checksum, own_checksum(&bytes)),
-        ("docs", 16, docs.into(), live.docs().into()),
         ("deleted docs", 24, entry.deleted.into(), live.deleted().into()),
     ] {
         if expected != found {

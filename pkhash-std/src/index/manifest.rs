@@ -24,6 +24,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Each is more than twice as large as all before it.
 const MAX_MAPS: usize = 64;
 
+/// Files and snapshots with greater numbers are somebody else's: there is always another number.
+const MAX_NUMBER: u64 = 1 << 62;
+
 /// How often a manifest is looked for that vanishes each time before it can be read.
 const ROUNDS: usize = 1000;
 
@@ -155,6 +158,10 @@ impl Manifest {
             let found = self.snapshot;
             return Err(Fault(format!("snapshot: expected {snapshot}, found {found}")));
         }
+        if self.next_file > MAX_NUMBER {
+            let found = self.next_file;
+            return Err(Fault(format!("next_file: expected at most {MAX_NUMBER}, found {found}")));
+        }
         let found = self.segments.len();
         if found > MAX_SEGMENTS {
             return Err(Fault(format!("segments: expected at most {MAX_SEGMENTS}, found {found}")));
@@ -183,6 +190,12 @@ impl Manifest {
                 )));
             }
             let docs = docs.unwrap_or(0);
+            if !super::are_docs(segment.keys, docs) {
+                let (name, keys) = (&table.name, segment.keys);
+                return Err(Fault(format!(
+                    "docs of {name:?}: expected fewer for {keys} keys, found {docs}"
+                )));
+            }
             if let Some(live) = live_docs
                 && live.deleted > docs
             {
@@ -241,7 +254,7 @@ pub(super) fn number_between(name: &str, before: &str, behind: &str) -> Option<u
     let digits = name.strip_prefix(before)?.strip_suffix(behind)?;
     let plain = digits.len() >= 12 && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = plain.then(|| digits.parse().ok()).flatten()?;
-    (format!("{number:012}") == digits).then_some(number)
+    (number <= MAX_NUMBER && format!("{number:012}") == digits).then_some(number)
 }
 
 /// The snapshots of a folder, the newest first.
@@ -282,6 +295,14 @@ pub(super) fn newest(folder: &Path) -> Result<Option<(Manifest, Pin)>> {
 
 /// `None`: it has gone, or is about to.
 pub(super) fn read(path: &Path, snapshot: u64) -> Result<Option<(Manifest, Pin)>> {
+    // Before it is opened: opening a pipe waits for its other end.
+    let meta = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        meta => meta.map_err(Error::io("look at", path))?,
+    };
+    if !meta.is_file() {
+        return Err(Error::NotAFile { path: path.to_owned() });
+    }
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(Error::io("open", path))?,
@@ -311,6 +332,9 @@ pub(super) fn read(path: &Path, snapshot: u64) -> Result<Option<(Manifest, Pin)>
 
 /// Locks a manifest that nobody reads, to remove it. `None`: somebody does, or nobody can tell.
 pub(super) fn lock_unused(path: &Path) -> Option<File> {
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let file = File::open(path).ok()?;
     if !cfg!(unix) {
         return Some(file);

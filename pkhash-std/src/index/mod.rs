@@ -130,7 +130,7 @@ pub struct IndexSegment<'s> {
     pub bytes: u64,
     /// Its keys, those of deleted docs included.
     pub keys: u64,
-    /// Docs, deleted ones included; `None`: the values are no doc IDs.
+    /// Docs, deleted ones included; `None`: the values are no doc IDs, see [`IndexWriter::add`].
     pub docs: Option<u32>,
     /// Docs that are deleted.
     pub deleted: u32,
@@ -433,8 +433,19 @@ fn check_keys(table: &TableFile, entry: &SegmentEntry) -> Result<()> {
     Err(Error::NotCommitted { path: table.name().to_owned(), what: "keys", expected, found })
 }
 
+/// Whether values up to such a number are doc IDs of so many keys: live docs have a bit for each doc, and what one wild
+/// value asks for must not take all of memory.
+fn are_docs(keys: u64, docs: u32) -> bool {
+    u64::from(docs) <= keys.saturating_mul(1 << 10).max(1 << 27)
+}
+
 /// Docs of a table: one more than its greatest doc ID. `None`: its values are none.
 fn docs_of(table: &TableFile) -> Result<Option<u32>> {
+    let docs = greatest_doc(table)?;
+    Ok(docs.filter(|docs| are_docs(table.footer().keys(), *docs)))
+}
+
+fn greatest_doc(table: &TableFile) -> Result<Option<u32>> {
     let footer = table.footer();
     let value = footer.value();
     if !value.has_doc_ids() {

@@ -32,7 +32,9 @@ pub(super) fn sweep(folder: &Path, current: u64, kept: &HashSet<String>) {
         let path = folder.join(manifest_name(number));
         // The lock is held until the file has gone.
         let lock = if number < current { lock_unused(&path) } else { None };
-        let manifest = fs::read(&path).ok().and_then(|bytes| Manifest::parse(&bytes, number).ok());
+        let is_file = fs::metadata(&path).is_ok_and(|meta| meta.is_file());
+        let bytes = if is_file { fs::read(&path).ok() } else { None };
+        let manifest = bytes.and_then(|bytes| Manifest::parse(&bytes, number).ok());
         let Some(manifest) = manifest else { return };
         let names = manifest.files().map(str::to_owned);
         if lock.is_some() && fs::remove_file(&path).is_ok() {

@@ -251,7 +251,8 @@ impl IndexWriter {
     /// Adds a table as the newest segment. A table in the folder is taken where it is. Any other is linked or copied
     /// into it; nothing may change it afterwards.
     ///
-    /// Its values are taken for doc IDs, if they can be: see [`add_values`](Self::add_values). A key that older
+    /// Its values are taken for doc IDs, if they can be: if all fit 32 bits, and the greatest is below 2^27 or 1,024 times the keys. Otherwise it is
+    /// as [`add_values`](Self::add_values). A key that older
     /// segments have, too, is found in this one. The older docs stay live: see [`replace`](Self::replace).
     ///
     /// # Errors
@@ -548,6 +549,9 @@ impl Drop for IndexWriter {
 
 /// Gives a file another name, or copies it where that cannot be.
 fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
+    if !fs::metadata(from).map_err(Error::io("open", from))?.is_file() {
+        return Err(Error::NotAFile { path: from.to_owned() });
+    }
     let mut source = File::open(from).map_err(Error::io("open", from))?;
     match fs::hard_link(from, to) {
         Ok(()) => {

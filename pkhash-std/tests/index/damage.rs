@@ -98,8 +98,14 @@ fn forged_manifests_are_refused() {
     refused("\"version\": 1", "\"version\": 2", "version: expected 1, found 2");
     refused("\"snapshot\": 2", "\"snapshot\": 3", "snapshot: expected 2, found 3");
     refused("\"doc_base\": 300", "\"doc_base\": 299", "doc base");
-    refused("\"docs\": 300", "\"docs\": 4294967295", "doc base");
+    refused("\"docs\": 300", "\"docs\": 301", "doc base");
     refused("\"docs\": 300", "\"docs\": 4294967296", "line");
+    refused("\"docs\": 300", "\"docs\": 134217729", "expected fewer for 300 keys");
+    refused(
+        "\"next_file\": 3",
+        "\"next_file\": 18446744073709551615",
+        "next_file: expected at most",
+    );
     refused("\"deleted\": 2", "\"deleted\": 301", "deleted docs");
     refused("\"deleted\": 2", "\"deleted\": 3", "deleted docs");
     refused("\"keys\": 300", "\"keys\": 301", "keys: expected 301, found 300");
@@ -292,4 +298,41 @@ fn forged_segment_maps_are_refused_or_can_be_searched() {
         }
     }
     assert!(refused > 100 && opened > 100, "{refused} refused, {opened} opened");
+}
+
+/// What is no file is not waited for: a pipe, a folder. Numbers that are no longer ours are nobody's.
+#[cfg(unix)]
+#[test]
+fn pipes_and_folders_in_place_of_files() {
+    let (folder, manifest, live) = committed();
+    let json: serde_json::Value = serde_json::from_slice(&folder.read(&manifest)).unwrap();
+    let table = json["segments"][0]["table"]["name"].as_str().unwrap();
+    for name in [manifest.as_str(), &live, table] {
+        let good = folder.read(name);
+        for pipe in [true, false] {
+            fs::remove_file(folder.path(name)).unwrap();
+            if pipe {
+                let made = std::process::Command::new("mkfifo").arg(folder.path(name)).status();
+                assert!(made.unwrap().success());
+            } else {
+                fs::create_dir(folder.path(name)).unwrap();
+            }
+            let error = Index::open(folder.root()).unwrap_err();
+            assert!(matches!(&error, Error::NotAFile { path } if path.ends_with(name)), "{error}");
+            if pipe {
+                fs::remove_file(folder.path(name)).unwrap();
+            } else {
+                fs::remove_dir(folder.path(name)).unwrap();
+            }
+            folder.write(name, &good);
+        }
+    }
+    let far = "manifest-18446744073709551615.json";
+    folder.write(far, folder.read(&manifest));
+    folder.write("segment-18446744073709551615.pkh", "somebody's");
+    let index = Index::open(folder.root()).unwrap();
+    let mut writer = index.writer().unwrap();
+    writer.add_keys(["z"], options()).unwrap();
+    assert_eq!(writer.commit().unwrap(), 3);
+    assert!(folder.path(far).exists());
 }

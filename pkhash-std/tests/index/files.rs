@@ -211,13 +211,18 @@ fn more_docs_than_doc_ids_are_refused_when_they_are_added() {
         build_slice(&[key], |_| doc.to_le_bytes(), &path, &options()).unwrap();
         writer.add(&path)
     };
-    add(&mut writer, "a", u32::MAX - 2).unwrap();
-    let error = add(&mut writer, "b", 1).unwrap_err();
+    for i in 0..31 {
+        add(&mut writer, &format!("a{i}"), (1 << 27) - 1).unwrap();
+    }
+    let error = add(&mut writer, "b", (1 << 27) - 1).unwrap_err();
     assert!(matches!(error, Error::TooManyDocs { found: 0x1_0000_0000 }), "{error}");
-    add(&mut writer, "b", 0).unwrap();
+    add(&mut writer, "b", (1 << 27) - 2).unwrap();
+    // So wild a value is no doc ID, and takes no room.
+    add(&mut writer, "c", 1 << 27).unwrap();
     writer.commit().unwrap();
-    index.refresh().unwrap();
-    assert_eq!(index.snapshot().set().get_doc_id(b"b").unwrap(), Some(u32::MAX - 1));
+    let snapshot = index.snapshot();
+    assert_eq!(snapshot.segments().next().unwrap().docs, None);
+    assert_eq!(snapshot.set().get_doc_id(b"b").unwrap(), Some(u32::MAX - 1));
 }
 
 /// Versioned and other wide values have their doc IDs in front.
