@@ -1,12 +1,11 @@
-//! What the fuzz targets run. The oracles are those of the property tests (`pkhash-core/tests/common`,
+//! What the fuzz targets run. The oracles are those of the property tests (`pkhash-core-testing`,
 //! `pkhash-testing`): a battery for tables of any bytes, and models for sound ones, sets of
 //! them and their companions.
 
 // What maps files is in the helpers of the tests.
 #![deny(unsafe_code)]
 
-#[path = "../../pkhash-core/tests/common/mod.rs"]
-mod common;
+use pkhash_core_testing as common;
 
 mod kernels;
 mod ordered;

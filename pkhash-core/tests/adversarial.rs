@@ -1,7 +1,7 @@
 //! Keys that somebody chose to do harm, and tables damaged for the same end: the work stays within the bounds of
 //! FORMAT.md §7, or the build ends with an error. All of it counted, nothing timed.
 
-mod common;
+use pkhash_core_testing as common;
 
 use std::cell::Cell;
 use std::cmp::Ordering;

@@ -1,7 +1,13 @@
 //! What is claimed in figures: size, false positives, false compares, the work of a probe, and the
 //! arithmetic of tables too large to build here. Measured in counts, never in time.
 
-mod common;
+#[cfg(not(all(pkhash_truncated_hash, debug_assertions)))]
+compile_error!(
+    "tests need debug assertions and `--cfg pkhash_truncated_hash`, which .cargo/config.toml sets: unset \
+     RUSTFLAGS or add it there; with --release, set CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true"
+);
+
+use pkhash_core_testing as common;
 
 use std::cell::Cell;
 

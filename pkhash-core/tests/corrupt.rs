@@ -1,7 +1,7 @@
 //! Damaged, cut and hostile bytes: `open` refuses them or lookups survive them, and `verify` finds
 //! what `open` does not.
 
-mod common;
+use pkhash_core_testing as common;
 
 use common::raw::{self, Block, Field, put};
 use common::recipes::RECIPES;

@@ -3,7 +3,7 @@
 //!
 //! `PKHASH_BLESS=1 cargo test -p pkhash-core --test golden are_their_recipes` writes them anew.
 
-mod common;
+use pkhash_core_testing as common;
 mod golden_recipes;
 
 use std::collections::{BTreeMap, BTreeSet};

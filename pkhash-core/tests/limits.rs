@@ -1,7 +1,7 @@
 //! The limits of FORMAT.md §8, each with what the builder and the reader say at it and one past it: the builder
 //! writes nothing that the reader refuses, and the reader accepts nothing that it cannot search.
 
-mod common;
+use pkhash_core_testing as common;
 
 use common::footers::{assert_accepted, inline, perfect, refused, spans, term_order};
 use common::raw::{RawFooter, RawPartition};

@@ -1,7 +1,7 @@
 //! Lookups by every length of key and width of value: some of them have code of their own, and so have
 //! tables of few pilots. All ways to ask agree with a model.
 
-mod common;
+use pkhash_core_testing as common;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

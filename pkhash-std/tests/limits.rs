@@ -1,10 +1,8 @@
 //! Limits that only files and sets can show: tables of more than 4 GiB, the longest keys through the writer, and
 //! the segments of a set. Those of the format are in pkhash-core's `tests/limits.rs`.
 
-#[path = "../../pkhash-core/tests/common/mod.rs"]
-mod of_core;
-
 use pkhash_core::Error as CoreError;
+use pkhash_core_testing as of_core;
 use pkhash_std::{
     Error, Layout, LayoutChoice, MAX_SEGMENTS, TableOptions, TableWriter, ValueChoice, ValueFormat,
     WriterOptions,

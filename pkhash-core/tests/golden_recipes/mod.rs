@@ -9,8 +9,8 @@ use pkhash_core::hash::{control, home, partition};
 use pkhash_core::{Error, KeyHasher, Section};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::common::raw::{self, get, put};
-use crate::common::{craft, recipes};
+use pkhash_core_testing::raw::{self, get, put};
+use pkhash_core_testing::{craft, recipes};
 
 /// Every invalid golden file, in the order of FORMAT.md §6.
 pub(crate) fn faults() -> impl Iterator<Item = &'static Fault> {

@@ -4,8 +4,7 @@
 mod faults;
 mod perfect;
 
-#[path = "../common/mod.rs"]
-mod common;
+use pkhash_core_testing as common;
 
 use std::collections::BTreeMap;
 

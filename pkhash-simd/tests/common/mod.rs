@@ -3,8 +3,7 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
-#[path = "../../../pkhash-core/tests/common/mod.rs"]
-pub(crate) mod core;
+pub(crate) use pkhash_core_testing as core;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

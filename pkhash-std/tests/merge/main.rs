@@ -4,15 +4,11 @@
 mod faults;
 mod layouts;
 
-// What damages tables, and makes their checksums right again.
-#[allow(dead_code)]
-#[path = "../../../pkhash-core/tests/common/raw.rs"]
-mod raw;
-
 use std::fs;
 
 use pkhash_core::Error as CoreError;
 use pkhash_core::builder::PerfectShape;
+use pkhash_core_testing::raw;
 use pkhash_std::{
     Built, DELETED, DocMap, Error, KeyHasher, Layout, LayoutChoice, MergeInput, MergeOptions,
     OnDuplicate, Result, TableFile, TableOptions, ValueChoice, ValueFormat, WriterOptions, merge,

@@ -6,13 +6,13 @@ use core::ops::Range;
 use pkhash_core::KeyHasher;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) const HEAD_LEN: usize = 64;
-pub(crate) const TAIL_LEN: usize = 128;
-pub(crate) const GROUP_MAX: u64 = 64;
+pub const HEAD_LEN: usize = 64;
+pub const TAIL_LEN: usize = 128;
+pub const GROUP_MAX: u64 = 64;
 
 /// What a field belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Block {
+pub enum Block {
     /// A partition's entry in the first array, inline and term-order.
     Probed,
     /// The same, perfect.
@@ -25,13 +25,13 @@ use Block::{Perfect, Probed, Second, Tail};
 
 /// A field of the footer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field {
-    pub(crate) block: Block,
+pub struct Field {
+    pub block: Block,
     /// As in errors, but that a further field of one name has its offset behind it.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Offset in its block.
-    pub(crate) at: usize,
-    pub(crate) width: usize,
+    pub at: usize,
+    pub width: usize,
 }
 
 const fn field(block: Block, name: &'static str, at: usize, width: usize) -> Field {
@@ -39,7 +39,7 @@ const fn field(block: Block, name: &'static str, at: usize, width: usize) -> Fie
 }
 
 /// Every field of the footer.
-pub(crate) const FIELDS: [Field; 48] = [
+pub const FIELDS: [Field; 48] = [
     field(Probed, "control offset", 0, 8),
     field(Probed, "records offset", 8, 8),
     field(Probed, "partition homes", 16, 4),
@@ -93,23 +93,23 @@ pub(crate) const FIELDS: [Field; 48] = [
 ];
 
 /// Length of a partition's entry in the first array, in the second, and in both.
-pub(crate) const FIRST_LEN: usize = 32;
-pub(crate) const SECOND_LEN: usize = 64;
-pub(crate) const ENTRY_LEN: usize = FIRST_LEN + SECOND_LEN;
+pub const FIRST_LEN: usize = 32;
+pub const SECOND_LEN: usize = 64;
+pub const ENTRY_LEN: usize = FIRST_LEN + SECOND_LEN;
 
 /// The sections that have a checksum, by the names of those.
-pub(crate) const CHECKSUMS: [&str; 4] =
+pub const CHECKSUMS: [&str; 4] =
     ["filter checksum", "control checksum", "slot word checksum", "record checksum"];
 
 impl Field {
     /// Its name in errors.
-    pub(crate) fn error_name(&self) -> &'static str {
+    pub fn error_name(&self) -> &'static str {
         self.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ')
     }
 }
 
 /// The fields of one block.
-pub(crate) fn fields(block: Block) -> impl Iterator<Item = &'static Field> {
+pub fn fields(block: Block) -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(move |field| field.block == block)
 }
 
@@ -119,17 +119,17 @@ fn find(blocks: &[Block], name: &str) -> &'static Field {
 }
 
 /// What a partition's entry in the first array is in this layout.
-pub(crate) fn first(layout: u8) -> Block {
+pub fn first(layout: u8) -> Block {
     if layout == PERFECT { Perfect } else { Probed }
 }
 
 /// The field of this name in a partition's two entries.
-pub(crate) fn entry_field(bytes: &[u8], name: &str) -> &'static Field {
+pub fn entry_field(bytes: &[u8], name: &str) -> &'static Field {
     find(&[first(layout(bytes)), Second], name)
 }
 
 /// Where a field of partition `p` lies.
-pub(crate) fn at(bytes: &[u8], p: usize, name: &str) -> usize {
+pub fn at(bytes: &[u8], p: usize, name: &str) -> usize {
     let field = entry_field(bytes, name);
     let second = directory(bytes) + FIRST_LEN * partitions(bytes);
     match field.block {
@@ -139,43 +139,43 @@ pub(crate) fn at(bytes: &[u8], p: usize, name: &str) -> usize {
 }
 
 /// A field of partition `p`.
-pub(crate) fn entry(bytes: &[u8], p: usize, name: &str) -> u64 {
+pub fn entry(bytes: &[u8], p: usize, name: &str) -> u64 {
     get(bytes, at(bytes, p, name), entry_field(bytes, name).width)
 }
 
 /// Sets a field of partition `p`.
-pub(crate) fn set_entry(bytes: &mut [u8], p: usize, name: &str, value: u64) {
+pub fn set_entry(bytes: &mut [u8], p: usize, name: &str, value: u64) {
     let (at, width) = (at(bytes, p, name), entry_field(bytes, name).width);
     put(bytes, at, width, value);
 }
 
 /// Where a field of the tail lies.
-pub(crate) fn tail_at(bytes: &[u8], name: &str) -> usize {
+pub fn tail_at(bytes: &[u8], name: &str) -> usize {
     tail(bytes) + tail_field(name).at
 }
 
-pub(crate) fn tail_field(name: &str) -> &'static Field {
+pub fn tail_field(name: &str) -> &'static Field {
     find(&[Tail], name)
 }
 
 /// A field of the tail.
-pub(crate) fn tail_entry(bytes: &[u8], name: &str) -> u64 {
+pub fn tail_entry(bytes: &[u8], name: &str) -> u64 {
     get(bytes, tail_at(bytes, name), tail_field(name).width)
 }
 
 /// Sets a field of the tail.
-pub(crate) fn set_tail(bytes: &mut [u8], name: &str, value: u64) {
+pub fn set_tail(bytes: &mut [u8], name: &str, value: u64) {
     let at = tail_at(bytes, name);
     put(bytes, at, tail_field(name).width, value);
 }
 
-pub(crate) fn align(bytes: u64) -> u64 {
+pub fn align(bytes: u64) -> u64 {
     // Wrapping: a damaged table may claim any length.
     bytes.div_ceil(64).wrapping_mul(64)
 }
 
 /// A length as a varint.
-pub(crate) fn varint(mut len: usize) -> Vec<u8> {
+pub fn varint(mut len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while len >= 0x80 {
         out.push(len as u8 | 0x80);
@@ -186,44 +186,44 @@ pub(crate) fn varint(mut len: usize) -> Vec<u8> {
 }
 
 /// Reads a little-endian field of at most 8 bytes.
-pub(crate) fn get(bytes: &[u8], at: usize, width: usize) -> u64 {
+pub fn get(bytes: &[u8], at: usize, width: usize) -> u64 {
     bytes[at..at + width].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
 /// Writes one.
-pub(crate) fn put(bytes: &mut [u8], at: usize, width: usize, value: u64) {
+pub fn put(bytes: &mut [u8], at: usize, width: usize, value: u64) {
     bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
 }
 
 /// Offset of the tail.
-pub(crate) fn tail(bytes: &[u8]) -> usize {
+pub fn tail(bytes: &[u8]) -> usize {
     bytes.len() - TAIL_LEN
 }
 
 /// Number of partitions that the tail names.
-pub(crate) fn partitions(bytes: &[u8]) -> usize {
+pub fn partitions(bytes: &[u8]) -> usize {
     1 << tail_entry(bytes, "partition bits")
 }
 
 /// Offset of the directory, by the length of the file.
-pub(crate) fn directory(bytes: &[u8]) -> usize {
+pub fn directory(bytes: &[u8]) -> usize {
     tail(bytes) - ENTRY_LEN * partitions(bytes)
 }
 
 /// The layout, by its number.
-pub(crate) fn layout(bytes: &[u8]) -> u8 {
+pub fn layout(bytes: &[u8]) -> u8 {
     tail_entry(bytes, "layout") as u8
 }
 
 /// Buckets or homes of partition `p`.
-pub(crate) fn buckets(bytes: &[u8], p: usize) -> u64 {
+pub fn buckets(bytes: &[u8], p: usize) -> u64 {
     let perfect = layout(bytes) == PERFECT;
     entry(bytes, p, if perfect { "partition buckets" } else { "partition homes" })
 }
 
-pub(crate) const INLINE: u8 = 1;
-pub(crate) const TERM_ORDER: u8 = 2;
-pub(crate) const PERFECT: u8 = 3;
+pub const INLINE: u8 = 1;
+pub const TERM_ORDER: u8 = 2;
+pub const PERFECT: u8 = 3;
 
 /// Lengths of the sections of a partition, padding included, but for that of the filter and the records.
 fn index_and_pointers(
@@ -242,7 +242,7 @@ fn index_and_pointers(
 }
 
 /// The sections of partition `p`: filter, control bytes or pilots, slot words or offset lines, records.
-pub(crate) fn sections(bytes: &[u8], p: usize) -> [Range<usize>; 4] {
+pub fn sections(bytes: &[u8], p: usize) -> [Range<usize>; 4] {
     let of = |name| entry(bytes, p, name);
     let (index, pointers) = index_and_pointers(
         layout(bytes),
@@ -266,7 +266,7 @@ fn scale(x: u64, n: u64) -> u64 {
 }
 
 /// The number that hashes are multiplied by in a table of so many partition bits, with this seed of the partition.
-pub(crate) fn multiplier_of(partition_bits: u64, seed: u64) -> u64 {
+pub fn multiplier_of(partition_bits: u64, seed: u64) -> u64 {
     match seed {
         0 => 1 << partition_bits,
         seed => 0xd6e8_feb8_6659_fd93u64.wrapping_mul(2 * seed - 1),
@@ -279,7 +279,7 @@ fn multiplier(bytes: &[u8], p: usize) -> u64 {
 }
 
 /// Bucket and slot of a hash in partition `p` of a perfect table.
-pub(crate) fn perfect_place(bytes: &[u8], p: usize, hash: u64) -> (u64, u64) {
+pub fn perfect_place(bytes: &[u8], p: usize, hash: u64) -> (u64, u64) {
     let x = hash.wrapping_mul(multiplier(bytes, p));
     let (buckets, slots) = (buckets(bytes, p), entry(bytes, p, "partition slots"));
     let bucket = scale(x, buckets);
@@ -290,7 +290,7 @@ pub(crate) fn perfect_place(bytes: &[u8], p: usize, hash: u64) -> (u64, u64) {
 
 /// Where in the file the record of a slot of partition `p` of a perfect table lies. (Slots from the
 /// partition's number of slots on are its exceptions.)
-pub(crate) fn perfect_record(bytes: &[u8], p: usize, slot: u64) -> Range<usize> {
+pub fn perfect_record(bytes: &[u8], p: usize, slot: u64) -> Range<usize> {
     let of = |name| tail_entry(bytes, name);
     let (unit, per_line) = (of("offset unit"), of("records in a line"));
     let [_, _, lines, records] = sections(bytes, p);
@@ -312,7 +312,7 @@ pub(crate) fn perfect_record(bytes: &[u8], p: usize, slot: u64) -> Range<usize> 
 
 /// What the sections of partition `p` of a perfect table must be, given its directory and pilots, and
 /// its records: hash, key, value.
-pub(crate) fn perfect_sections(
+pub fn perfect_sections(
     bytes: &[u8],
     p: usize,
     records: &[(u64, Vec<u8>, Vec<u8>)],
@@ -391,13 +391,13 @@ pub(crate) fn perfect_sections(
 }
 
 /// The footer's checksum: over directory and tail up to the checksum itself.
-pub(crate) fn footer_sum(bytes: &[u8]) -> u64 {
+pub fn footer_sum(bytes: &[u8]) -> u64 {
     xxh3_64(&bytes[directory(bytes)..tail_at(bytes, "footer checksum")])
 }
 
 /// Makes what follows from other fields of the directory right again: where sections begin, multipliers, and
 /// the sums of the tail.
-pub(crate) fn repair_entries(bytes: &mut [u8]) {
+pub fn repair_entries(bytes: &mut [u8]) {
     const SUMS: [(&str, &str); 3] =
         [("keys", "partition keys"), ("slots", "partition slots"), ("exceptions", "exceptions")];
     let mut sums = [0; 3];
@@ -421,13 +421,13 @@ pub(crate) fn repair_entries(bytes: &mut [u8]) {
 }
 
 /// Whether the bytes have room for a footer of so many partition bits as they name.
-pub(crate) fn has_footer(bytes: &[u8]) -> bool {
+pub fn has_footer(bytes: &[u8]) -> bool {
     let bits = tail_entry(bytes, "partition bits");
     bits <= 16 && bytes.len() >= TAIL_LEN + (ENTRY_LEN << bits)
 }
 
 /// Makes the footer's checksum right again, if partition bits and length leave room for a footer.
-pub(crate) fn repair_footer(bytes: &mut [u8]) {
+pub fn repair_footer(bytes: &mut [u8]) {
     if has_footer(bytes) {
         let sum = footer_sum(bytes);
         set_tail(bytes, "footer checksum", sum);
@@ -435,7 +435,7 @@ pub(crate) fn repair_footer(bytes: &mut [u8]) {
 }
 
 /// Makes all checksums right again. The directory must be sound.
-pub(crate) fn repair_all(bytes: &mut [u8]) {
+pub fn repair_all(bytes: &mut [u8]) {
     for p in 0..partitions(bytes) {
         for (section, name) in sections(bytes, p).into_iter().zip(CHECKSUMS) {
             let sum = if section.is_empty() { 0 } else { xxh3_64(&bytes[section]) };
@@ -447,24 +447,24 @@ pub(crate) fn repair_all(bytes: &mut [u8]) {
 
 /// A partition's entry, for footers without a body.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct RawPartition {
-    pub(crate) keys: u64,
+pub struct RawPartition {
+    pub keys: u64,
     /// Perfect: buckets.
-    pub(crate) homes: u64,
-    pub(crate) slots: u64,
+    pub homes: u64,
+    pub slots: u64,
     /// Not perfect.
-    pub(crate) probe_limit: u64,
+    pub probe_limit: u64,
     /// Perfect.
-    pub(crate) exceptions: u64,
+    pub exceptions: u64,
     /// Perfect.
-    pub(crate) seed: u64,
-    pub(crate) filter_words: u64,
-    pub(crate) record_bytes: u64,
+    pub seed: u64,
+    pub filter_words: u64,
+    pub record_bytes: u64,
 }
 
 impl RawPartition {
     /// As the builder would make it, with `extra` slots past the last home.
-    pub(crate) fn new(keys: u64, filter_bits: u64, extra: u64) -> Self {
+    pub fn new(keys: u64, filter_bits: u64, extra: u64) -> Self {
         let homes = keys + keys.div_ceil(3);
         Self {
             keys,
@@ -477,7 +477,7 @@ impl RawPartition {
     }
 
     /// As the builder would make it for a perfect table, with so many exceptions.
-    pub(crate) fn perfect(keys: u64, filter_bits: u64, exceptions: u64) -> Self {
+    pub fn perfect(keys: u64, filter_bits: u64, exceptions: u64) -> Self {
         let placed = keys - exceptions;
         Self {
             keys,
@@ -492,28 +492,28 @@ impl RawPartition {
 
 /// A table whose body nobody holds.
 #[derive(Clone)]
-pub(crate) struct RawFooter {
-    pub(crate) layout: u8,
-    pub(crate) value_kind: u8,
-    pub(crate) value_width: u8,
-    pub(crate) filter_bits: u8,
-    pub(crate) records_per_line: u8,
-    pub(crate) unit: u8,
-    pub(crate) min_key_len: u64,
-    pub(crate) max_key_len: u64,
-    pub(crate) partitions: Vec<RawPartition>,
+pub struct RawFooter {
+    pub layout: u8,
+    pub value_kind: u8,
+    pub value_width: u8,
+    pub filter_bits: u8,
+    pub records_per_line: u8,
+    pub unit: u8,
+    pub min_key_len: u64,
+    pub max_key_len: u64,
+    pub partitions: Vec<RawPartition>,
 }
 
 impl RawFooter {
     /// Lengths of the sections of a partition, padding included.
-    pub(crate) fn section_lens(&self, p: &RawPartition) -> [u64; 4] {
+    pub fn section_lens(&self, p: &RawPartition) -> [u64; 4] {
         let (index, pointers) =
             index_and_pointers(self.layout, self.unit, p.homes, p.slots, p.exceptions);
         [align(8 * p.filter_words), index, pointers, align(p.record_bytes)]
     }
 
     /// Offset of each partition, and of the directory behind them.
-    pub(crate) fn offsets(&self) -> Vec<u64> {
+    pub fn offsets(&self) -> Vec<u64> {
         let mut at = HEAD_LEN as u64;
         let mut offsets = vec![at];
         for partition in &self.partitions {
@@ -524,13 +524,13 @@ impl RawFooter {
     }
 
     /// Length of the file.
-    pub(crate) fn file_len(&self) -> u64 {
+    pub fn file_len(&self) -> u64 {
         self.offsets()[self.partitions.len()]
             + (ENTRY_LEN * self.partitions.len() + TAIL_LEN) as u64
     }
 
     /// Directory and tail.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let n = self.partitions.len();
         assert!(n.is_power_of_two());
         let mut out = vec![0; ENTRY_LEN * n + TAIL_LEN];

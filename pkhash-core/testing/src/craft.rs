@@ -21,7 +21,7 @@ fn inverse(odd: u64) -> u64 {
 }
 
 /// The key of 8 bytes that has this hash with seed 0.
-pub(crate) fn key_of_hash(hash: u64) -> [u8; 8] {
+pub fn key_of_hash(hash: u64) -> [u8; 8] {
     let unmultiply = inverse(0x9fb2_1c65_1e98_df25);
     let mut h = (hash ^ hash >> 28 ^ hash >> 56).wrapping_mul(unmultiply);
     h = (h ^ ((h >> 35) + 8)).wrapping_mul(unmultiply);
@@ -34,7 +34,7 @@ pub(crate) fn key_of_hash(hash: u64) -> [u8; 8] {
 }
 
 /// Up to 6 keys of 16 bytes that share a hash with seed 0; others for each `i`.
-pub(crate) fn keys_of_one_hash(n: u64, i: u64) -> Vec<[u8; 16]> {
+pub fn keys_of_one_hash(n: u64, i: u64) -> Vec<[u8; 16]> {
     // With `low` and `high` the halves of the key, the hash is a function of their sum, one of them
     // turned round, plus their product. With small numbers for `low` that is linear.
     let high = |sum: u64, low: u64| sum.wrapping_sub(low << 56) / (low + 1);
@@ -54,13 +54,13 @@ pub(crate) fn keys_of_one_hash(n: u64, i: u64) -> Vec<[u8; 16]> {
 
 /// `n` ≤ 2^20 keys that meet with seed 0: with one home slot (the first), one control byte and one tag in tables
 /// of one partition and up to 2^17 keys, and in one bucket of any perfect partition whose seed is 0.
-pub(crate) fn keys_that_meet(n: u64) -> impl Iterator<Item = [u8; 8]> {
+pub fn keys_that_meet(n: u64) -> impl Iterator<Item = [u8; 8]> {
     // The bits between home and control byte are nobody's, and the lowest ones of the home do not move it.
     (0..n).map(|i| key_of_hash((i >> 10) << 33 | (i & 0x3ff) << 23 | 0x5a_beef))
 }
 
 /// `n` keys that meet in one bucket of any perfect partition whose seed is 0, and that another seed spreads well.
-pub(crate) fn keys_of_one_bucket(n: u32) -> impl Iterator<Item = [u8; 8]> {
+pub fn keys_of_one_bucket(n: u32) -> impl Iterator<Item = [u8; 8]> {
     // The finalizer of MurmurHash3: different numbers stay different.
     let mix = |i: u32| {
         let x = (i ^ i >> 16).wrapping_mul(0x85eb_ca6b);
@@ -71,7 +71,7 @@ pub(crate) fn keys_of_one_bucket(n: u32) -> impl Iterator<Item = [u8; 8]> {
 }
 
 /// `n` ≤ 2^20 keys that meet in one bucket, or two, with every other seed of a perfect partition.
-pub(crate) fn keys_that_meet_with_other_seeds(n: u64) -> impl Iterator<Item = [u8; 8]> {
+pub fn keys_that_meet_with_other_seeds(n: u64) -> impl Iterator<Item = [u8; 8]> {
     // The step from one hash to the next undoes the multiplier of those seeds: FORMAT.md, §3.1.2.
     let step = inverse(0xd6e8_feb8_6659_fd93);
     let hash = move |i: u64| 0x1234_5678_9abc_def0u64.wrapping_add(i.wrapping_mul(step));
@@ -79,7 +79,7 @@ pub(crate) fn keys_that_meet_with_other_seeds(n: u64) -> impl Iterator<Item = [u
 }
 
 /// `n` keys of 32 bytes with one hash, with seed 0.
-pub(crate) fn many_keys_of_one_hash(n: u64) -> impl Iterator<Item = [u8; 32]> {
+pub fn many_keys_of_one_hash(n: u64) -> impl Iterator<Item = [u8; 32]> {
     // The first 8 bytes are those of the secret, so that the next 8 are multiplied by 0.
     (0..n).map(|i| {
         let mut key = [0; 32];

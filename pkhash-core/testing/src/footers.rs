@@ -5,7 +5,7 @@ use pkhash_core::{Error, Footer};
 use super::raw::{self, RawFooter, RawPartition};
 
 /// One partition with these record bytes and no limit on what its keys could be.
-pub(crate) fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
+pub fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
     RawFooter {
         layout: raw::TERM_ORDER,
         value_kind: 0,
@@ -19,7 +19,7 @@ pub(crate) fn term_order(partitions: Vec<RawPartition>) -> RawFooter {
     }
 }
 
-pub(crate) fn inline(key_len: u64, value_width: u8, partitions: Vec<RawPartition>) -> RawFooter {
+pub fn inline(key_len: u64, value_width: u8, partitions: Vec<RawPartition>) -> RawFooter {
     RawFooter {
         layout: raw::INLINE,
         value_kind: 1,
@@ -34,7 +34,7 @@ pub(crate) fn inline(key_len: u64, value_width: u8, partitions: Vec<RawPartition
 }
 
 /// Perfect, keys of one length.
-pub(crate) fn perfect(
+pub fn perfect(
     key_len: u64,
     value_width: u8,
     per_line: u8,
@@ -45,7 +45,7 @@ pub(crate) fn perfect(
 }
 
 /// Perfect, with offset lines.
-pub(crate) fn spans(unit: u8, partitions: Vec<RawPartition>) -> RawFooter {
+pub fn spans(unit: u8, partitions: Vec<RawPartition>) -> RawFooter {
     RawFooter {
         layout: raw::PERFECT,
         unit,
@@ -56,7 +56,7 @@ pub(crate) fn spans(unit: u8, partitions: Vec<RawPartition>) -> RawFooter {
 }
 
 /// Bytes of so many records in a perfect table of one key length.
-pub(crate) fn perfect_bytes(slots: u64, record: u64, per_line: u8) -> u64 {
+pub fn perfect_bytes(slots: u64, record: u64, per_line: u8) -> u64 {
     match u64::from(per_line) {
         0 => slots * record,
         n => slots.div_ceil(n) * 64,
@@ -64,7 +64,7 @@ pub(crate) fn perfect_bytes(slots: u64, record: u64, per_line: u8) -> u64 {
 }
 
 /// Accepted as it is, and refused with a length of the file that is off by what overflows lose.
-pub(crate) fn assert_accepted(raw: &RawFooter) -> Footer {
+pub fn assert_accepted(raw: &RawFooter) -> Footer {
     let (end, len) = (raw.encode(), raw.file_len());
     let footer = Footer::parse(&end, len).expect("sizes that fit");
     assert_eq!(footer.file_len(), len);
@@ -82,7 +82,7 @@ pub(crate) fn assert_accepted(raw: &RawFooter) -> Footer {
     footer
 }
 
-pub(crate) fn refused(raw: &RawFooter) -> (&'static str, u64, u64) {
+pub fn refused(raw: &RawFooter) -> (&'static str, u64, u64) {
     match Footer::parse(&raw.encode(), raw.file_len()) {
         Err(Error::BadField { field, expected, found, .. }) => (field, expected, found),
         other => panic!("{other:?}"),

@@ -1,19 +1,15 @@
-//! Shared by the tests of this folder: building, a device for [`Lookup`], kernels of other widths,
-//! and the battery that every table, good or damaged, has to survive.
+//! Shared by the tests of pkhash-core, pkhash-simd and pkhash-std, and by the fuzz targets: building, a device for
+//! [`Lookup`], kernels of other widths, and the battery that every table, good or damaged, has to survive. It needs
+//! nothing but pkhash-core, since its users run on machines that have little.
 
-// Each test file uses a part of it.
-#![allow(dead_code)]
+#![forbid(unsafe_code)]
+// Tests are what reads this.
+#![allow(missing_docs, missing_debug_implementations, clippy::should_implement_trait)]
 
-#[cfg(not(all(pkhash_truncated_hash, debug_assertions)))]
-compile_error!(
-    "tests need debug assertions and `--cfg pkhash_truncated_hash`, which .cargo/config.toml sets: unset \
-     RUSTFLAGS or add it there; with --release, set CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true"
-);
-
-pub(crate) mod craft;
-pub(crate) mod footers;
-pub(crate) mod raw;
-pub(crate) mod recipes;
+pub mod craft;
+pub mod footers;
+pub mod raw;
+pub mod recipes;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,14 +23,14 @@ use pkhash_core::{
 };
 
 /// Key and value.
-pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// SplitMix64: small, and the same numbers on every machine.
 #[derive(Clone)]
-pub(crate) struct Rng(pub(crate) u64);
+pub struct Rng(pub u64);
 
 impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,17 +39,17 @@ impl Rng {
     }
 
     /// A number below `n`, which is not 0.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    pub(crate) fn bytes(&mut self, n: usize) -> Vec<u8> {
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| (self.next() >> 32) as u8).collect()
     }
 }
 
 /// CI says which machine it believes to test: `PKHASH_EXPECT_ARCH`, as [`std::env::consts::ARCH`].
-pub(crate) fn assert_expected_arch() {
+pub fn assert_expected_arch() {
     let Ok(expected) = std::env::var("PKHASH_EXPECT_ARCH") else { return };
     let (big_endian, pointer_width) = match expected.as_str() {
         "x86_64" | "aarch64" => (false, 64),
@@ -68,7 +64,7 @@ pub(crate) fn assert_expected_arch() {
 }
 
 /// Builds a table of these pairs with buffers of just the size needed.
-pub(crate) fn try_build(options: &TableOptions, pairs: &[Pair]) -> Result<Vec<u8>> {
+pub fn try_build(options: &TableOptions, pairs: &[Pair]) -> Result<Vec<u8>> {
     let mut entries: Vec<Entry<'_>> =
         pairs.iter().map(|(key, value)| options.entry(key, value)).collect();
     let mut spare = vec![Entry::default(); entries.len()];
@@ -82,7 +78,7 @@ pub(crate) fn try_build(options: &TableOptions, pairs: &[Pair]) -> Result<Vec<u8
 
 /// Words of scratch with which a table of these pairs can be built: more than `builder::scratch_len`
 /// only for another shape.
-pub(crate) fn scratch_len(options: &TableOptions, pairs: &[Pair]) -> usize {
+pub fn scratch_len(options: &TableOptions, pairs: &[Pair]) -> usize {
     let n = pairs.len();
     if options.shape == PerfectShape::default() {
         return builder::scratch_len(n);
@@ -94,21 +90,21 @@ pub(crate) fn scratch_len(options: &TableOptions, pairs: &[Pair]) -> usize {
 }
 
 /// [`try_build`] of pairs that a table can be made of.
-pub(crate) fn build(options: &TableOptions, pairs: &[Pair]) -> Vec<u8> {
+pub fn build(options: &TableOptions, pairs: &[Pair]) -> Vec<u8> {
     try_build(options, pairs).expect("a table can be made of these")
 }
 
 /// The layouts that are probed.
-pub(crate) const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
+pub const PROBED: [Layout; 2] = [Layout::Inline, Layout::TermOrder];
 
 /// A table of this layout with doc IDs.
-pub(crate) fn doc_ids(layout: Layout) -> TableOptions {
+pub fn doc_ids(layout: Layout) -> TableOptions {
     TableOptions::default().layout(layout).value(ValueFormat::integer(4).unwrap())
 }
 
 /// A kernel of another width (a power of two), as plain as it can be.
 #[derive(Clone, Copy)]
-pub(crate) struct Wide<const W: u32>;
+pub struct Wide<const W: u32>;
 
 impl<const W: u32> Kernel for Wide<W> {
     const WIDTH: u32 = W;
@@ -137,11 +133,11 @@ impl<const W: u32> Kernel for Wide<W> {
 
 /// Counts what a probe compares.
 #[derive(Clone, Copy)]
-pub(crate) struct Counting<'c> {
+pub struct Counting<'c> {
     /// Occupied slots whose control byte was compared.
-    pub(crate) compared: &'c Cell<u64>,
+    pub compared: &'c Cell<u64>,
     /// Those among them that were equal.
-    pub(crate) equal: &'c Cell<u64>,
+    pub equal: &'c Cell<u64>,
 }
 
 impl Kernel for Counting<'_> {
@@ -169,19 +165,19 @@ impl Kernel for Counting<'_> {
 
 /// What a lookup read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
-    pub(crate) filter: u64,
-    pub(crate) lines: u64,
-    pub(crate) slot_words: u64,
-    pub(crate) pilots: u64,
-    pub(crate) offset_lines: u64,
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
+pub struct Reads {
+    pub filter: u64,
+    pub lines: u64,
+    pub slot_words: u64,
+    pub pilots: u64,
+    pub offset_lines: u64,
+    pub records: u64,
+    pub bytes: u64,
 }
 
 /// Runs a [`Lookup`] over bytes that stand for a device, and checks that it asks for nothing outside
 /// of the body, and for no more than FORMAT.md §7 allows.
-pub(crate) fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option<Vec<u8>>, Reads)> {
+pub fn lookup(data: &[u8], footer: &Footer, key: &[u8]) -> Result<(Option<Vec<u8>>, Reads)> {
     let end = &data[data.len() - footer.footer_len()..];
     let mut reads = Reads::default();
     let mut state = Lookup::new(footer, end, key)?;
@@ -262,7 +258,7 @@ fn assert_bounded(footer: &Footer, limit: u64, key: &[u8], reads: &Reads) {
 
 /// Whatever the table's bytes: everything ends, nothing panics, and all ways to ask for a key give
 /// one answer, with kernels of every width. `keys` are looked up one by one and as a batch.
-pub(crate) fn exercise(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
+pub fn exercise(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     walk(table);
     ask(table, keys);
 }
@@ -278,7 +274,7 @@ fn assert_doc_id(table: &Table<'_>, key: &[u8]) {
 }
 
 /// [`exercise`] without reading all records.
-pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
+pub fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
     let footer = table.footer();
     let owned = |value: Option<Value<'_>>| value.map(|value| value.as_bytes().to_vec());
     let mut singles = Vec::with_capacity(keys.len());
@@ -321,7 +317,7 @@ pub(crate) fn ask(table: &Table<'_>, keys: &[impl AsRef<[u8]>]) {
 }
 
 /// Reads all records of a table, whatever its bytes.
-pub(crate) fn walk(table: &Table<'_>) {
+pub fn walk(table: &Table<'_>) {
     let footer = table.footer();
     let exceptions = |p| table.partition(p).map_or(0, |entry| u64::from(entry.exceptions));
     let slots = footer.slots() + (0..footer.partitions()).map(exceptions).sum::<u64>();
@@ -344,7 +340,7 @@ pub(crate) fn walk(table: &Table<'_>) {
 }
 
 /// A sound table against its model.
-pub(crate) fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absent: &[Vec<u8>]) {
+pub fn check(table: &Table<'_>, model: &BTreeMap<Vec<u8>, Vec<u8>>, absent: &[Vec<u8>]) {
     let footer = table.footer();
     table.verify().expect("a sound table");
     assert_eq!(table.len(), model.len() as u64);

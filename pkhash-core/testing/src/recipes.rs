@@ -9,9 +9,9 @@ use pkhash_core::{KeyHasher, Layout, ValueFormat};
 use super::{Pair, Rng, build, craft};
 
 /// How a golden file is made.
-pub(crate) struct Recipe {
+pub struct Recipe {
     /// The file's name without its extension.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     layout: Layout,
     /// `None`: as narrow as the values allow.
     value: Option<ValueFormat>,
@@ -58,7 +58,7 @@ const fn perfect(name: &'static str, pairs: fn() -> Vec<Pair>) -> Recipe {
 use Layout::{Inline, TermOrder};
 
 /// Every valid golden file.
-pub(crate) const RECIPES: &[Recipe] = &[
+pub const RECIPES: &[Recipe] = &[
     // The worked example of FORMAT.md §10.
     Recipe { value: integer(4), ..recipe("example", TermOrder, example) },
     Recipe { value: integer(4), ..recipe("inline-no-keys", Inline, Vec::new) },
@@ -228,7 +228,7 @@ fn unit_4() -> Vec<Pair> {
 }
 
 impl Recipe {
-    pub(crate) fn options(&self) -> TableOptions {
+    pub fn options(&self) -> TableOptions {
         TableOptions::default()
             .layout(self.layout)
             .value(self.value.map_or(ValueChoice::Auto, ValueChoice::Fixed))
@@ -243,32 +243,32 @@ impl Recipe {
             )
     }
 
-    pub(crate) fn pairs(&self) -> Vec<Pair> {
+    pub fn pairs(&self) -> Vec<Pair> {
         (self.pairs)()
     }
 
     /// The table's bytes, built now.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         build(&self.options(), &self.pairs())
     }
 
     /// Where the golden file lies.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         folder("valid").join(self.name).with_extension("pkh")
     }
 
     /// The golden file's bytes.
-    pub(crate) fn golden(&self) -> Vec<u8> {
+    pub fn golden(&self) -> Vec<u8> {
         std::fs::read(self.path()).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 }
 
 /// The recipe of this name.
-pub(crate) fn find(name: &str) -> &'static Recipe {
+pub fn find(name: &str) -> &'static Recipe {
     RECIPES.iter().find(|recipe| recipe.name == name).expect("a recipe of this name")
 }
 
 /// A folder of golden files. (The tests of `pkhash-simd` use this module too.)
-pub(crate) fn folder(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "pkhash-core", "tests", "golden", name].iter().collect()
+pub fn folder(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "tests", "golden", name].iter().collect()
 }
